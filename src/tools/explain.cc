@@ -140,6 +140,10 @@ std::string terms_of(const tw_protocol_cost_t& cost) {
 void print(const tw_explanation_t& explanation) {
     std::printf("\n%s: %s\n  %s (%s)\n", size_name(explanation.length).c_str(),
                 explanation.protocols[explanation.chosen].name, explanation.rule, explanation.knob);
+    if (explanation.copy_in != nullptr) {
+        std::printf("  copied into shared memory by %s, out of it by %s\n", explanation.copy_in,
+                    explanation.copy_out);
+    }
     for (const tw_protocol_cost_t* cost : in_order(explanation)) {
         const bool is_chosen = cost == &explanation.protocols[explanation.chosen];
         if (cost->obstacle != nullptr && !is_chosen) {

@@ -30,11 +30,18 @@ ordered_json size_json(const tw_explanation_t& explanation) {
     ordered_json protocols = ordered_json::array();
     for (unsigned i = 0; i < explanation.protocol_count; ++i)
         protocols.push_back(protocol_json(explanation.protocols[i]));
-    return {{"size", explanation.length},
-            {"protocol", explanation.protocols[explanation.chosen].name},
-            {"rule", explanation.rule},
-            {"knob", explanation.knob},
-            {"protocols", std::move(protocols)}};
+    ordered_json size{{"size", explanation.length},
+                      {"protocol", explanation.protocols[explanation.chosen].name},
+                      {"rule", explanation.rule},
+                      {"knob", explanation.knob},
+                      {"copy_in", nullptr},
+                      {"copy_out", nullptr},
+                      {"protocols", std::move(protocols)}};
+    if (explanation.copy_in != nullptr) {
+        size["copy_in"] = explanation.copy_in;
+        size["copy_out"] = explanation.copy_out;
+    }
+    return size;
 }
 
 ordered_json rail_json(const ExplainedRail& rail) {

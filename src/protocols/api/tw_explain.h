@@ -60,6 +60,11 @@ typedef struct tw_explanation {
     char source[256];
     unsigned protocol_count;
     tw_protocol_cost_t protocols[TW_PROTOCOLS_MAX];
+    /// Kind of copies by which the sender brings such a message into shared memory, if it is copied
+    /// through it: "libc", "rep", "nontemporal" or "demote". NULL: not shared memory.
+    const char* copy_in;
+    const char* copy_out;  ///< The same for the receiver's copy out of shared memory.
+    char copy_kinds[64];   ///< Kinds of copies that this processor has: "libc rep nontemporal".
 } tw_explanation_t;
 
 /// Explains how a message of a worker goes over one of its transports.
@@ -88,8 +93,10 @@ TAGWIRE_API tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_
 typedef struct tw_cost_sample {
     const char* transport;
     const char* device;
-    const char* what;  ///< A protocol, or "registration": what tw_mem_map() costs there.
-    size_t length;     ///< Length of the message, in bytes.
+    /// A protocol, "registration": what tw_mem_map() costs there, or "copy_in_" or "copy_out_" and
+    /// a kind of copies: a message whose sender or receiver copies so.
+    const char* what;
+    size_t length;  ///< Length of the message, in bytes.
     double ns;
     uint64_t reserved[2] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_cost_sample_t;

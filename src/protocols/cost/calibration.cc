@@ -3,7 +3,9 @@
 #include "protocols/cost/calibration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,8 @@ namespace tagwire::proto {
 namespace {
 
 constexpr double kNsMax = 1e12;
+/// A kind of copies costs at most this part of what libc's cost, or libc's are used.
+constexpr double kCopyCostsLess = 0.95;
 
 /// Nanoseconds for each further byte among the longest messages.
 double slope_of(const Curve& curve) {
@@ -44,14 +48,54 @@ void infer(RailCosts* costs) {
         costs->direct_ns_per_byte = read;
 }
 
+/// Whether it is of a kind of copies; *kind_p: which.
+bool is_copy_sample(std::string_view what, std::string_view side, ucs::CopyKind* kind_p) {
+    return what.starts_with(side) && ucs::copy_kind_named(what.substr(side.size()), kind_p);
+}
+
+using CopyTimes = std::map<std::size_t, double>;  // nanoseconds of a message of so many bytes
+
+/// Walks down from the longest message as long as `times` are better. `gain_p`: the sum of the
+/// fractions of libc's times that are saved.
+CopyRule copy_rule_of(ucs::CopyKind kind, const CopyTimes& times, const CopyTimes& libc,
+                      double* gain_p) {
+    CopyRule rule{.kind = kind};
+    for (auto at = libc.rbegin(); at != libc.rend(); ++at) {
+        const auto ours = times.find(at->first);
+        if (ours == times.end() || ours->second > at->second * kCopyCostsLess)
+            break;
+        *gain_p += 1 - ours->second / at->second;
+        rule.from = static_cast<std::uint32_t>(std::min<std::size_t>(at->first, rule.from));
+    }
+    return rule;
+}
+
+CopyRule best_copy(const std::array<CopyTimes, ucs::kCopyKinds>& times) {
+    CopyRule best;
+    double best_gain = 0;
+    for (const ucs::CopyKind kind : ucs::copy_kinds_here()) {
+        double gain = 0;
+        const CopyRule rule =
+            copy_rule_of(kind, times[static_cast<std::size_t>(kind)], times.front(), &gain);
+        if (gain > best_gain) {
+            best = rule;
+            best_gain = gain;
+        }
+    }
+    return best;
+}
+
 }  // namespace
 
 std::string problem_of(const CostSample& sample) {
     Protocol unused{};
+    ucs::CopyKind unused_kind{};
     if (sample.transport.empty() || sample.device.empty())
         return "a sample has no transport or no device";
-    if (sample.what != CostSample::kRegistration && !protocol_named(sample.what, &unused))
-        return fmt::format("'{}' is not a protocol", sample.what);
+    if (sample.what != CostSample::kRegistration && !protocol_named(sample.what, &unused) &&
+        !is_copy_sample(sample.what, CostSample::kCopyIn, &unused_kind) &&
+        !is_copy_sample(sample.what, CostSample::kCopyOut, &unused_kind))
+        return fmt::format("'{}' is neither a protocol nor a kind of copies", sample.what);
     if (!std::isfinite(sample.ns) || sample.ns < 0 || sample.ns > kNsMax)
         return fmt::format("{} of {} bytes cannot take {} ns", sample.what, sample.bytes,
                            sample.ns);
@@ -69,7 +113,7 @@ void Calibration::apply(std::string_view transport, std::string_view device,
         Protocol protocol{};
         if (protocol_named(sample.what, &protocol))
             knots[static_cast<std::size_t>(protocol)].push_back(knot);
-        else
+        else if (sample.what == CostSample::kRegistration)
             registration.push_back(knot);
     }
     for (std::size_t i = 0; i < kProtocols; ++i)
@@ -80,6 +124,22 @@ void Calibration::apply(std::string_view transport, std::string_view device,
         costs->registration_ns = registering.at(0);
     }
     infer(costs);
+}
+
+CopyRules Calibration::copies(std::string_view transport, std::string_view device) const {
+    static_assert(static_cast<std::size_t>(ucs::CopyKind::kLibc) == 0);
+    std::array<CopyTimes, ucs::kCopyKinds> in;
+    std::array<CopyTimes, ucs::kCopyKinds> out;
+    for (const CostSample& sample : samples_) {
+        if (sample.transport != transport || sample.device != device)
+            continue;
+        ucs::CopyKind kind{};
+        if (is_copy_sample(sample.what, CostSample::kCopyIn, &kind))
+            in[static_cast<std::size_t>(kind)][sample.bytes] = sample.ns;
+        else if (is_copy_sample(sample.what, CostSample::kCopyOut, &kind))
+            out[static_cast<std::size_t>(kind)][sample.bytes] = sample.ns;
+    }
+    return {best_copy(in), best_copy(out)};
 }
 
 bool Calibration::has(std::string_view transport, std::string_view device) const {

@@ -14,13 +14,17 @@
 #include <string_view>
 #include <vector>
 
+#include "protocols/cost/copy_rules.hpp"
 #include "protocols/cost/cost.hpp"
 
 namespace tagwire::proto {
 
-/// A measured cost: `what` is the name of a protocol, or kRegistration.
+/// A measured cost: `what` is the name of a protocol, kRegistration, or kCopyIn or kCopyOut with
+/// the name of a kind of copies behind it: a message whose sender or receiver copied so.
 struct CostSample {
     static constexpr std::string_view kRegistration = "registration";
+    static constexpr std::string_view kCopyIn = "copy_in_";
+    static constexpr std::string_view kCopyOut = "copy_out_";
 
     std::string transport;
     std::string device;
@@ -41,6 +45,9 @@ class Calibration {
 
     /// Replaces what `costs` has of what was measured on that device.
     void apply(std::string_view transport, std::string_view device, RailCosts* costs) const;
+    /// The kinds of copies that were fastest on that device: from the rule's length on, messages
+    /// cost at least 5 % less than with libc's at every length measured.
+    CopyRules copies(std::string_view transport, std::string_view device) const;
     bool has(std::string_view transport, std::string_view device) const;
     /// Path of the file in use; empty: none.
     const std::string& path() const { return path_; }

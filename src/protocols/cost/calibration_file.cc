@@ -29,6 +29,10 @@ using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 constexpr std::size_t kFileBytesMax = 1 << 20;
+/// Copies are apart from protocols, since versions without them refuse an unknown protocol and pass
+/// over an unknown key.
+constexpr const char* kCopiesKey = "copies";
+constexpr std::string_view kCopyPrefix = "copy_";
 constexpr const char* kAdvice = "run `tagwire tune`";
 
 /// The machine for which the figures are valid.
@@ -92,21 +96,32 @@ bool take_knots(const json& list, CostSample sample, Content* content) {
     return true;
 }
 
+/// Lists of knots by name. `prefix` is part of the name of each sample, and not of the list.
+void take_lists(const json& lists, CostSample sample, std::string_view prefix, Content* content) {
+    for (const auto& [name, list] : lists.items()) {
+        sample.what = fmt::format("{}{}", prefix, name);
+        if (!take_knots(list, sample, content))
+            content->problem = fmt::format("\"{}\" is not a list of [bytes, ns]", name);
+        if (!content->problem.empty())
+            return;
+    }
+}
+
 void take_device(const json& device, Content* content) {
     const auto costs = device.find("costs");
+    const auto copies = device.find(kCopiesKey);
     if (costs == device.end() || !costs->is_object()) {
         content->problem = "a device has no \"costs\"";
         return;
     }
     const CostSample sample{text_in(device, "transport"), text_in(device, "device"), {}, 0, 0};
-    for (const auto& [what, list] : costs->items()) {
-        CostSample one = sample;
-        one.what = what;
-        if (!take_knots(list, one, content))
-            content->problem = fmt::format("\"{}\" is not a list of [bytes, ns]", what);
-        if (!content->problem.empty())
-            return;
-    }
+    take_lists(*costs, sample, "", content);
+    if (!content->problem.empty() || copies == device.end())
+        return;
+    if (copies->is_object())
+        take_lists(*copies, sample, kCopyPrefix, content);
+    else
+        content->problem = "the \"copies\" of a device are not an object";
 }
 
 Content parse_content(const std::string& text) {
@@ -157,22 +172,29 @@ Content read(const std::string& path) {
 }
 
 /// One device's object in `devices`, which is made when it is not there.
-ordered_json& costs_in(ordered_json* devices, const CostSample& sample) {
+ordered_json& device_in(ordered_json* devices, const CostSample& sample) {
     for (ordered_json& device : *devices)
         if (device["transport"] == sample.transport && device["device"] == sample.device)
-            return device["costs"];
+            return device;
     devices->push_back({{"transport", sample.transport},
                         {"device", sample.device},
                         {"costs", ordered_json::object()}});
-    return devices->back()["costs"];
+    return devices->back();
+}
+
+/// The list of [bytes, ns] that has such samples.
+ordered_json& list_in(ordered_json* devices, const CostSample& sample) {
+    ordered_json& device = device_in(devices, sample);
+    return sample.what.starts_with(kCopyPrefix)
+               ? device[kCopiesKey][sample.what.substr(kCopyPrefix.size())]
+               : device["costs"][sample.what];
 }
 
 std::string document_of(std::span<const CostSample> samples) {
     const Machine machine = this_machine();
     ordered_json devices = ordered_json::array();
     for (const CostSample& sample : samples)
-        costs_in(&devices, sample)[sample.what].push_back(
-            ordered_json::array({sample.bytes, sample.ns}));
+        list_in(&devices, sample).push_back(ordered_json::array({sample.bytes, sample.ns}));
     const ordered_json document{{"schema", kSchema},
                                 {"tagwire", TAGWIRE_VERSION_STRING},
                                 {"machine", {{"cpu", machine.cpu}, {"kernel", machine.kernel}}},

@@ -2,6 +2,7 @@
 #include "protocols/cost/options.hpp"
 
 #include <cstddef>
+#include <iterator>
 
 namespace tagwire::proto {
 
@@ -12,6 +13,9 @@ using ucs::OptionType;
 
 /// In the order of RndvScheme.
 constexpr const char* kSchemes[] = {"auto", "get", "put", "copy", nullptr};
+/// auto, and CopyKind in its order.
+constexpr const char* kCopyChoices[] = {"auto", "libc", "rep", "nontemporal", "demote", nullptr};
+static_assert(std::size(kCopyChoices) == ucs::kCopyKinds + 2);
 /// The index is the number (kStripeRailsMax).
 constexpr const char* kRails[] = {"auto", "1", "2", "3", "4", nullptr};
 
@@ -157,6 +161,24 @@ constexpr Option kOptions[] = {
             "tagwire/calibration.json below XDG_CONFIG_HOME or ~/.config, if it exists; none: "
             "modelled costs.",
      .offset = offsetof(Options, calibration)},
+    {.name = "COPY_IN",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), rep movsb "
+            "(rep), stores that leave no cache line behind (nontemporal), memcpy and then cldemote "
+            "(demote); auto: the fastest that tagwire tune has measured, else libc. A kind that "
+            "the processor lacks is refused.",
+     .offset = offsetof(Options, copy_in),
+     .choices = kCopyChoices},
+    {.name = "COPY_OUT",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Copies of messages of 1 KiB and more out of shared memory, with the values of "
+            "COPY_IN.",
+     .offset = offsetof(Options, copy_out),
+     .choices = kCopyChoices},
 };
 
 constexpr ucs::OptionTable kTable{"messaging", kOptions, sizeof(Options)};

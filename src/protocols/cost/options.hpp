@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "protocols/cost/copy_rules.hpp"
 #include "protocols/cost/scheme.hpp"
 #include "ucs/config/config.hpp"
 
@@ -29,6 +30,15 @@ struct Options {
     bool tag_offload;
     std::uint64_t liveness_interval_ns;
     ucs::OptionString calibration;
+    int copy_in;  // 0: auto, else that CopyKind + 1
+    int copy_out;
+
+    /// `setting`: copy_in or copy_out.
+    static bool is_auto(int setting) { return setting == 0; }
+    static ucs::CopyKind copy_kind(int setting) { return static_cast<ucs::CopyKind>(setting - 1); }
+    static CopyRule copy_rule(int setting, const CopyRule& measured) {
+        return is_auto(setting) ? measured : CopyRule{CopyRule::kNamedFrom, copy_kind(setting)};
+    }
 };
 
 const ucs::OptionTable& option_table();

@@ -30,6 +30,7 @@ struct Packing {
     std::size_t head_bytes;
     const Request* request;
     std::size_t bytes;
+    ucs::CopyKind kind;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const Packing*>(arg);
@@ -37,7 +38,7 @@ struct Packing {
         if (packing.head_bytes > 0)
             std::memcpy(at, packing.head, packing.head_bytes);
         packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
-                                       packing.bytes);
+                                       packing.bytes, packing.kind);
         return packing.head_bytes + packing.bytes;
     }
 };
@@ -47,13 +48,15 @@ struct PlainPacking {
     Envelope envelope;
     const void* data;
     std::size_t bytes;
+    ucs::CopyKind kind;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const PlainPacking*>(arg);
         const std::size_t head_bytes = packing.envelope.bytes;
         std::memcpy(to, &packing.envelope, head_bytes);
         if (packing.bytes > 0)
-            std::memcpy(static_cast<std::byte*>(to) + head_bytes, packing.data, packing.bytes);
+            ucs::copy(packing.kind, static_cast<std::byte*>(to) + head_bytes, packing.data,
+                      packing.bytes);
         return head_bytes + packing.bytes;
     }
 };
@@ -63,7 +66,8 @@ struct PlainPacking {
 bool EagerSender::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
     const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
-    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length};
+    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length,
+                         ep_.copies.in.kind_for(message.length)};
     if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
         message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
         message.length >= ep_.rndv().from(kPlainBuffer))
@@ -102,7 +106,8 @@ ucs_status_t EagerSender::start(Request& request) {
 ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     envelope.header.flags |= flags;
-    Packing packing{&envelope, envelope.bytes, &request, request.buffer.length};
+    Packing packing{&envelope, envelope.bytes, &request, request.buffer.length,
+                    ep_.copies.in.kind_for(request.buffer.length)};
     return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                      Packing::pack, &packing, 0));
 }
@@ -122,6 +127,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     envelope.add_total(total);
+    const ucs::CopyKind kind = ep_.copies.in.kind_for(total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
             return UCS_ERR_NO_RESOURCE;
@@ -130,7 +136,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
         const std::size_t now = std::min(ep_.rail().bcopy_max - head_bytes, total - request.offset);
         const Part part{ep_.peer_names, 0};
         Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
-                        &request, now};
+                        &request, now, kind};
         const AmId am = is_first ? AmId::kEager : AmId::kPart;
         const ucs_status_t status = status_of(
             uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
@@ -151,7 +157,7 @@ ucs_status_t EagerSender::send_tagged(Request& request) {
     if ((request.flags & kNeedsEnvelope) == 0 &&
         (!has_imm || request.done.imm <= TagImm::kImmMax)) {
         const std::uint64_t imm = TagImm::encode(ep_.peer_names, has_imm, request.done.imm);
-        Packing packing{nullptr, 0, &request, request.buffer.length};
+        Packing packing{nullptr, 0, &request, request.buffer.length, ucs::CopyKind::kLibc};
         const ucs_status_t status = status_of(
             uct_ep_tag_eager_bcopy(ep_.lane(), request.done.tag, imm, Packing::pack, &packing, 0));
         if (status == UCS_OK)

@@ -175,8 +175,10 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
                         Advisor::is_learnt(fits) && !arrival.was_kept;
     const std::uint64_t since = learns ? ucs::ticks_now() : 0;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
+    const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
+                                       : ep.copies.out.kind_for(arrival.length);
     if (now > 0)
-        request.buffer.scatter(0, arrival.bytes.data(), now);
+        request.buffer.scatter(0, arrival.bytes.data(), now, kind);
     if (!has_more)
         return end_receive(request, ep);
     request.offset = now;
@@ -205,7 +207,8 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
         if (request->offset < request->wanted) {
             const std::size_t now =
                 std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
-            request->buffer.scatter(request->offset, bytes.data(), now);
+            request->buffer.scatter(request->offset, bytes.data(), now,
+                                    ep.copies.out.kind_for(ep.incoming_length));
             request->offset += now;
         }
     } else if (Unexpected* message = ep.incoming_message) {
@@ -249,7 +252,8 @@ bool Receiver::take_data(const Endpoint& ep, const DataMessage& message) {
         request->is_offered = false;
         count_copy();
     }
-    request->buffer.scatter(request->offset, bytes.data(), bytes.size());
+    request->buffer.scatter(request->offset, bytes.data(), bytes.size(),
+                            ep.copies.out.kind_for(request->wanted));
     request->offset += bytes.size();
     if (request->offset == request->wanted)
         rndv_ended(*request, UCS_OK);

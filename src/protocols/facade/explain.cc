@@ -215,6 +215,11 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     const bool is_put = direct_of(rail.costs()) == Protocol::kRndvPut;
     const StripePlan* chosen = stripes == nullptr ? nullptr : stripes->plan(is_put);
     explain_striped(rail, chosen == nullptr ? rail.stripe_plan(is_put) : *chosen, kind, &out);
+    if (rail.is_shared_memory()) {
+        out.copy_in = name_of(rail.copies().in.kind_for(length));
+        out.copy_out = name_of(rail.copies().out.kind_for(length));
+        put(out.copy_kinds, copy_kinds_text());
+    }
     return out;
 }
 

@@ -80,7 +80,23 @@ bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
                                [&](std::string_view part) { return names(part, desc); });
 }
 
+/// False: logged.
+bool can_copy(const char* option, int setting) {
+    if (Options::is_auto(setting) || ucs::has_copy_kind(Options::copy_kind(setting)))
+        return true;
+    TW_LOG_ERROR("%s=%s: this processor has no such copies; it has %s; set one of them, or auto",
+                 option, name_of(Options::copy_kind(setting)), copy_kinds_text().c_str());
+    return false;
+}
+
 }  // namespace
+
+std::string copy_kinds_text() {
+    std::string list;
+    for (const ucs::CopyKind kind : ucs::copy_kinds_here())
+        list += fmt::format("{}{}", list.empty() ? "" : " ", name_of(kind));
+    return list;
+}
 
 bool is_virtual(const uct_tl_resource_desc_t& desc) {
     return is_virtual(std::string_view(desc.dev_name));
@@ -106,8 +122,11 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
     return UCS_OK;
 }
 
-/// Rejects options that contradict each other.
+/// Rejects options that contradict each other, and kinds of copies that the processor lacks.
 ucs_status_t Context::check_overrides() const {
+    if (!can_copy("TAGWIRE_COPY_IN", options_.copy_in) ||
+        !can_copy("TAGWIRE_COPY_OUT", options_.copy_out))
+        return UCS_ERR_INVALID_PARAM;
     if (options_.buffered_min > options_.buffered_limit) {
         TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu exceeds TAGWIRE_BUFFERED_LIMIT=%lu",
                      options_.buffered_min, options_.buffered_limit);

@@ -40,6 +40,9 @@ struct Resource {
 /// A device of the virtual HCA.
 bool is_virtual(const uct_tl_resource_desc_t& desc);
 
+/// The kinds of copies that this processor has: "libc rep nontemporal".
+std::string copy_kinds_text();
+
 class Context : public tw_context {
   public:
     /// `transports` as TAGWIRE_TRANSPORTS; null: that option.

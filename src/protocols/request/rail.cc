@@ -117,16 +117,19 @@ void Rail::select() {
     }
     worker_.context().calibration().apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
-    is_learning_ = resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM && can_get() &&
-                   options.rndv_threshold == Selection::kNever &&
+    if (is_shared_memory()) {
+        const CopyRules measured = worker_.context().calibration().copies(transport(), device());
+        copies_.in = Options::copy_rule(options.copy_in, measured.in);
+        copies_.out = Options::copy_rule(options.copy_out, measured.out);
+    }
+    is_learning_ = is_shared_memory() && can_get() && options.rndv_threshold == Selection::kNever &&
                    options.scheme() == RndvScheme::kAuto;
 }
 
 /// One port carries what all transports of its device have. Shared memory and virtual devices move
 /// bytes by this machine's processors, whatever their number.
 std::string_view Rail::mover() const {
-    const bool is_software =
-        resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM || is_virtual(resource_.desc);
+    const bool is_software = is_shared_memory() || is_virtual(resource_.desc);
     return is_software ? std::string_view("processors") : resource_.desc.dev_name;
 }
 

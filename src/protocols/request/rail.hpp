@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "protocols/cost/copy_rules.hpp"
 #include "protocols/cost/cost.hpp"
 #include "protocols/cost/stripe_plan.hpp"
 #include "protocols/request/context.hpp"
@@ -79,6 +80,9 @@ class Rail {
     double latency() const { return attr_.latency.c + attr_.overhead; }
     const RailCosts& costs() const { return costs_; }
     const Selection& selection() const { return selection_; }
+    const CopyRules& copies() const { return copies_; }
+    /// The processors move the data, through memory that both sides have.
+    bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
     /// data, and no setting says how.
     bool is_learning() const { return is_learning_; }
@@ -112,6 +116,7 @@ class Rail {
     uct_iface_attr_t attr_{};
     RailCosts costs_;
     Selection selection_;
+    CopyRules copies_;
     StripePlan get_plan_, put_plan_;
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;

@@ -20,6 +20,7 @@
 #include "protocols/api/tw_def.h"
 #include "protocols/index/source_matcher.hpp"
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/copy.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_request {};
@@ -57,8 +58,10 @@ struct Buffer {
     Memory* memory;
 
     /// Copies bytes [offset, offset + bytes), which are inside, from it or to it.
-    void gather(void* to, std::size_t offset, std::size_t bytes) const;
-    void scatter(std::size_t offset, const void* from, std::size_t bytes) const;
+    void gather(void* to, std::size_t offset, std::size_t bytes,
+                ucs::CopyKind kind = ucs::CopyKind::kLibc) const;
+    void scatter(std::size_t offset, const void* from, std::size_t bytes,
+                 ucs::CopyKind kind = ucs::CopyKind::kLibc) const;
     /// The address of byte `offset` and how many follow it in one piece.
     std::byte* piece(std::size_t offset, std::size_t* bytes_p) const;
 };

@@ -284,14 +284,18 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         RndvData head;
         const Request* request;
         std::size_t bytes;
-    } piece{{request.offset, request.peer_id, ep_.peer_names}, &request, 0};
+        ucs::CopyKind kind;
+    } piece{{request.offset, request.peer_id, ep_.peer_names},
+            &request,
+            0,
+            ep_.copies.in.kind_for(request.wanted)};
     piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
                                           request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {
         const auto& packed = *static_cast<const Piece*>(arg);
         std::memcpy(to, &packed.head, sizeof packed.head);
         packed.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packed.head,
-                                      packed.request->offset, packed.bytes);
+                                      packed.request->offset, packed.bytes, packed.kind);
         return sizeof packed.head + packed.bytes;
     };
     const ssize_t sent =

@@ -13,6 +13,7 @@
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/memory/copy.hpp"
 #include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::proto {
@@ -149,7 +150,7 @@ template <bool kIsLong>
                                              std::size_t length, std::uint64_t imm) {
     worker.count(WorkerCounter::kRxExpected);
     if constexpr (kIsLong)
-        std::memcpy(request.buffer.base, data, length);
+        ucs::copy(ep.copies.out.kind_for(length), request.buffer.base, data, length);
     else
         ucs::copy_short(request.buffer.base, data, length);
     tw_completion_t done;
