@@ -33,6 +33,17 @@ void set(const char* name, const char* value) {
     setenv(name, value, 1);
 }
 
+std::vector<std::string> names_in(std::string_view list, char separator) {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(separator, begin), list.size());
+        if (end > begin)
+            names.emplace_back(list.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
+}
+
 /// A way to make messages go by certain protocols, and the sizes at which that is measured.
 struct Forcing {
     const char* threshold;  // TAGWIRE_RNDV_THRESHOLD
@@ -57,6 +68,20 @@ const std::vector<Forcing>& forcings() {
     return list;
 }
 
+/// One of the two copies of a message through shared memory, and the option that says how it is
+/// made.
+struct CopySide {
+    const char* name;
+    const char* option;
+    /// A kind may leave the data in no cache of the receiver, which pays when it reads them: so the
+    /// receiver of a copy-out reads them.
+    bool validates;
+};
+
+constexpr CopySide kCopySides[] = {{"copy_in", "TAGWIRE_COPY_IN", false},
+                                   {"copy_out", "TAGWIRE_COPY_OUT", true}};
+constexpr std::uint64_t kCopySizes[] = {2048, 4096, 16384, 65536};
+
 constexpr std::uint64_t kRegistrationSizes[] = {4096, 65536, 1 << 20};
 constexpr unsigned kRegistrations = 64;
 
@@ -68,6 +93,7 @@ struct Tuned {
     std::string transport;
     std::string device;
     std::set<std::string> protocols;  // that the transport has
+    std::string copy_kinds;           // that it may use, separated by blanks
     Points points;
     std::vector<FloorPair> floors;
 };
@@ -146,6 +172,17 @@ void note_protocols(const MsgLink& link, Tuned* tuned) {
     for (unsigned i = 0; i < explanation.protocol_count; ++i)
         if (explanation.protocols[i].obstacle == nullptr)
             tuned->protocols.insert(explanation.protocols[i].name);
+    tuned->copy_kinds = explanation.copy_kinds;
+}
+
+double latency_of(Driver& driver, const Job& job, const std::string& what,
+                  const std::string& transport) {
+    const Measurement measured = run_for_a_while(driver, job);
+    if (measured.errors > 0 || !measured.latency_ns) {
+        throw Failure(text("%s of %s over %s: messages were wrong", what.c_str(),
+                           size_name(job.size).c_str(), transport.c_str()));
+    }
+    return measured.latency_ns->p50;
 }
 
 /// One round of one forcing, between two new processes. False: the time was up.
@@ -170,12 +207,7 @@ bool measure(const std::string& transport, const Forcing& forcing, const std::ve
         job.memory = MemoryKind::kMapped;
         job.size = size;
         const std::string protocol = protocol_of(link, size);
-        const Measurement measured = run_for_a_while(driver, job);
-        if (measured.errors > 0 || !measured.latency_ns) {
-            throw Failure(text("%s of %s over %s: messages were wrong", protocol.c_str(),
-                               size_name(size).c_str(), transport.c_str()));
-        }
-        tuned->points[{protocol, size}].push_back(measured.latency_ns->p50);
+        tuned->points[{protocol, size}].push_back(latency_of(driver, job, protocol, transport));
     }
     tuned->floors.push_back({floor_before, floor_of(driver)});
     measure_registration(link, &tuned->points);
@@ -183,8 +215,43 @@ bool measure(const std::string& transport, const Forcing& forcing, const std::ve
     return true;
 }
 
-/// Rounds go through all forcings, so that a disturbance meets them alike. The first one must be
-/// whole.
+/// Eager messages whose copies on one side are of that kind, on the other libc's, between two new
+/// processes. False: the time was up.
+bool measure_copies(const std::string& transport, const CopySide& side, const std::string& kind,
+                    const std::vector<int>& cpus, std::uint64_t deadline_ns, Tuned* tuned) {
+    set("TAGWIRE_RNDV_THRESHOLD", "16m");
+    set("TAGWIRE_RNDV_SCHEME", "auto");
+    set(side.option, kind.c_str());
+    Driver driver(start_peer_process(), cpus);
+    driver.open(setup_of(transport, cpus));
+    set(side.option, "libc");
+    const std::string what = text("%s_%s", side.name, kind.c_str());
+    for (const std::uint64_t size : kCopySizes) {
+        if (now_ns() > deadline_ns)
+            return false;
+        Job job;
+        job.test = TestId::kTagLat;
+        job.op = Op::kAuto;
+        job.size = size;
+        job.validate = side.validates;
+        tuned->points[{what, size}].push_back(latency_of(driver, job, what, transport));
+    }
+    return true;
+}
+
+/// One round of all kinds of copies. False: the time was up; a kind that was not measured at every
+/// size is not chosen.
+bool measure_all_copies(const std::string& transport, const std::vector<int>& cpus,
+                        std::uint64_t deadline_ns, Tuned* tuned) {
+    for (const CopySide& side : kCopySides)
+        for (const std::string& kind : names_in(tuned->copy_kinds, ' '))
+            if (!measure_copies(transport, side, kind, cpus, deadline_ns, tuned))
+                return false;
+    return true;
+}
+
+/// Rounds go through all forcings and kinds of copies, so that a disturbance meets them alike. The
+/// first one must have every forcing.
 Tuned tune(const std::string& transport, const TuneArguments& arguments,
            const std::vector<int>& cpus) {
     Tuned tuned;
@@ -192,22 +259,25 @@ Tuned tune(const std::string& transport, const TuneArguments& arguments,
     for (unsigned round = 0; round < arguments.rounds; ++round) {
         std::printf("%s: round %u of %u\n", transport.c_str(), round + 1, arguments.rounds);
         std::fflush(stdout);
+        bool is_in_time = true;
         for (const Forcing& forcing : forcings()) {
             const bool is_first = tuned.points.empty();
-            if (!is_first && !tuned.protocols.contains(forcing.protocol))
-                continue;
-            if (measure(transport, forcing, cpus, deadline_ns, &tuned))
-                continue;
-            if (round == 0) {
-                throw Failure(
-                    text("%s: the machine is too busy to measure each protocol once in "
-                         "%llu s (--seconds)",
-                         transport.c_str(), static_cast<unsigned long long>(arguments.seconds)));
-            }
-            std::printf("%s: %llu s are over (--seconds)\n", transport.c_str(),
-                        static_cast<unsigned long long>(arguments.seconds));
-            return tuned;
+            if (is_first || tuned.protocols.contains(forcing.protocol))
+                is_in_time = is_in_time && measure(transport, forcing, cpus, deadline_ns, &tuned);
         }
+        const bool has_costs = is_in_time;
+        is_in_time = is_in_time && measure_all_copies(transport, cpus, deadline_ns, &tuned);
+        if (is_in_time)
+            continue;
+        if (round == 0 && !has_costs) {
+            throw Failure(
+                text("%s: the machine is too busy to measure each protocol once in "
+                     "%llu s (--seconds)",
+                     transport.c_str(), static_cast<unsigned long long>(arguments.seconds)));
+        }
+        std::printf("%s: %llu s are over (--seconds)\n", transport.c_str(),
+                    static_cast<unsigned long long>(arguments.seconds));
+        break;
     }
     return tuned;
 }
@@ -235,7 +305,7 @@ void refuse_doubtful(const std::vector<Tuned>& all, bool force) {
 void print(const Tuned& tuned) {
     std::printf("%s:%s\n", tuned.transport.c_str(), tuned.device.c_str());
     for (const auto& [point, times] : tuned.points) {
-        std::printf("  %-13s %6s %10s\n", point.first.c_str(), size_name(point.second).c_str(),
+        std::printf("  %-20s %6s %10s\n", point.first.c_str(), size_name(point.second).c_str(),
                     time_text(median(times)).c_str());
     }
 }
@@ -268,21 +338,10 @@ std::string default_file() {
     return path;
 }
 
-std::vector<std::string> names_in(std::string_view list) {
-    std::vector<std::string> names;
-    for (std::size_t begin = 0; begin <= list.size();) {
-        const std::size_t end = std::min(list.find(',', begin), list.size());
-        if (end > begin)
-            names.emplace_back(list.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return names;
-}
-
 /// `auto`: all of this machine that have tagged messages.
 std::vector<std::string> tuned_transports(const std::string& list) {
     if (list != "auto")
-        return names_in(list);
+        return names_in(list, ',');
     std::vector<std::string> names;
     for (const Lane& lane : lanes())
         names.push_back(lane.tl());
@@ -309,6 +368,8 @@ void run_tune(const TuneArguments& arguments) {
     }
     set("TAGWIRE_CALIBRATION", "none");
     set("TAGWIRE_UNEXPECTED_BYTES", "128m");
+    for (const CopySide& side : kCopySides)
+        set(side.option, "libc");
     std::vector<Tuned> all;
     for (const std::string& transport : transports) {
         all.push_back(tune(transport, arguments, cpus));

@@ -153,6 +153,8 @@ TEST_F(Explain, tune_measures_every_protocol_and_the_library_uses_it) {
     for (const char* what :
          {"short", "bcopy", "parts", "rndv_get", "rndv_put", "rndv_copy", "registration"})
         EXPECT_GE(file["devices"][0]["costs"][what].size(), 2U) << what;
+    for (const char* what : {"in_libc", "out_libc"})
+        EXPECT_EQ(file["devices"][0]["copies"][what].size(), 4U) << what;
     const json told = size_over_sm("64k");
     for (const json& protocol : told["protocols"])
         EXPECT_EQ(protocol["measured"], true) << protocol["name"];
