@@ -226,6 +226,7 @@ bool measure_copies(const std::string& transport, const CopySide& side, const st
     driver.open(setup_of(transport, cpus));
     set(side.option, "libc");
     const std::string what = text("%s_%s", side.name, kind.c_str());
+    const double floor_before = floor_of(driver);
     for (const std::uint64_t size : kCopySizes) {
         if (now_ns() > deadline_ns)
             return false;
@@ -236,6 +237,7 @@ bool measure_copies(const std::string& transport, const CopySide& side, const st
         job.validate = side.validates;
         tuned->points[{what, size}].push_back(latency_of(driver, job, what, transport));
     }
+    tuned->floors.push_back({floor_before, floor_of(driver)});
     return true;
 }
 
