@@ -71,7 +71,7 @@ std::string printed_by(const Ucx& ucx, std::vector<std::string> command) {
 
 /// The library that the program loads says it; an older one by ucx_info alone.
 std::string ucx_version_of(const Ucx& ucx) {
-    const std::string loaded = parse_ucx_version(
+    std::string loaded = parse_ucx_version(
         printed_by(ucx, {ucx.program, "-l", "-f", "-t", "tag_lat", "-n", "1", "-w", "0"}));
     if (!loaded.empty())
         return loaded;
