@@ -167,8 +167,9 @@ constexpr Option kOptions[] = {
      .default_value = "auto",
      .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), rep movsb "
             "(rep), stores that leave no cache line behind (nontemporal), memcpy and then cldemote "
-            "(demote); auto: the fastest that tagwire tune has measured, else libc. A kind that "
-            "the processor lacks is refused.",
+            "(demote); auto: libc or nontemporal, as the sender's own copies show from 2 KiB on, "
+            "unless tagwire tune has found another one faster. A kind that the processor lacks is "
+            "refused.",
      .offset = offsetof(Options, copy_in),
      .choices = kCopyChoices},
     {.name = "COPY_OUT",

@@ -9,6 +9,7 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -24,21 +25,40 @@ Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
     return envelope;
 }
 
+/// The copy of a message, or of a part, as was planned. The endpoint learns how long it took.
+struct CopyIn {
+    CopyChooser* chooser = nullptr;
+    CopyChooser::Plan plan{};
+
+    static CopyIn of(Endpoint& ep, std::size_t message_bytes) {
+        return {&ep.copy_in, ep.copy_in.plan(message_bytes)};
+    }
+    template <class Copy>
+    void run(std::size_t bytes, Copy&& copy) const {
+        const std::uint64_t begun = plan.is_timed ? ucs::ticks_now() : 0;
+        copy(plan.kind);
+        if (plan.is_timed) [[unlikely]]
+            chooser->took(plan.kind, bytes, static_cast<double>(ucs::ticks_now() - begun));
+    }
+};
+
 /// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
 struct Packing {
     const void* head;
     std::size_t head_bytes;
     const Request* request;
     std::size_t bytes;
-    ucs::CopyKind kind;
+    CopyIn copy;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const Packing*>(arg);
         auto* at = static_cast<std::byte*>(to);
         if (packing.head_bytes > 0)
             std::memcpy(at, packing.head, packing.head_bytes);
-        packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
-                                       packing.bytes, packing.kind);
+        packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
+            packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
+                                           packing.bytes, kind);
+        });
         return packing.head_bytes + packing.bytes;
     }
 };
@@ -48,15 +68,17 @@ struct PlainPacking {
     Envelope envelope;
     const void* data;
     std::size_t bytes;
-    ucs::CopyKind kind;
+    CopyIn copy;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const PlainPacking*>(arg);
         const std::size_t head_bytes = packing.envelope.bytes;
         std::memcpy(to, &packing.envelope, head_bytes);
         if (packing.bytes > 0)
-            ucs::copy(packing.kind, static_cast<std::byte*>(to) + head_bytes, packing.data,
-                      packing.bytes);
+            packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
+                ucs::copy(kind, static_cast<std::byte*>(to) + head_bytes, packing.data,
+                          packing.bytes);
+            });
         return head_bytes + packing.bytes;
     }
 };
@@ -66,12 +88,12 @@ struct PlainPacking {
 bool EagerSender::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
     const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
-    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length,
-                         ep_.copies.in.kind_for(message.length)};
+    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length, {}};
     if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
         message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
         message.length >= ep_.rndv().from(kPlainBuffer))
         return false;
+    packing.copy = CopyIn::of(ep_, message.length);
     const ssize_t packed = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                            PlainPacking::pack, &packing, 0);
     if (packed < 0)
@@ -107,7 +129,7 @@ ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     envelope.header.flags |= flags;
     Packing packing{&envelope, envelope.bytes, &request, request.buffer.length,
-                    ep_.copies.in.kind_for(request.buffer.length)};
+                    CopyIn::of(ep_, request.buffer.length)};
     return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                      Packing::pack, &packing, 0));
 }
@@ -127,7 +149,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     envelope.add_total(total);
-    const ucs::CopyKind kind = ep_.copies.in.kind_for(total);
+    const CopyIn copy = CopyIn::of(ep_, total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
             return UCS_ERR_NO_RESOURCE;
@@ -136,7 +158,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
         const std::size_t now = std::min(ep_.rail().bcopy_max - head_bytes, total - request.offset);
         const Part part{ep_.peer_names, 0};
         Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
-                        &request, now, kind};
+                        &request, now, copy};
         const AmId am = is_first ? AmId::kEager : AmId::kPart;
         const ucs_status_t status = status_of(
             uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
@@ -157,7 +179,7 @@ ucs_status_t EagerSender::send_tagged(Request& request) {
     if ((request.flags & kNeedsEnvelope) == 0 &&
         (!has_imm || request.done.imm <= TagImm::kImmMax)) {
         const std::uint64_t imm = TagImm::encode(ep_.peer_names, has_imm, request.done.imm);
-        Packing packing{nullptr, 0, &request, request.buffer.length, ucs::CopyKind::kLibc};
+        Packing packing{nullptr, 0, &request, request.buffer.length, {}};
         const ucs_status_t status = status_of(
             uct_ep_tag_eager_bcopy(ep_.lane(), request.done.tag, imm, Packing::pack, &packing, 0));
         if (status == UCS_OK)

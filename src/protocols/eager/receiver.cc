@@ -176,7 +176,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     const std::uint64_t since = learns ? ucs::ticks_now() : 0;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
-                                       : ep.copies.out.kind_for(arrival.length);
+                                       : ep.copy_out.kind_for(arrival.length);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
     if (!has_more)
@@ -208,7 +208,7 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
             const std::size_t now =
                 std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
             request->buffer.scatter(request->offset, bytes.data(), now,
-                                    ep.copies.out.kind_for(ep.incoming_length));
+                                    ep.copy_out.kind_for(ep.incoming_length));
             request->offset += now;
         }
     } else if (Unexpected* message = ep.incoming_message) {
@@ -253,7 +253,7 @@ bool Receiver::take_data(const Endpoint& ep, const DataMessage& message) {
         count_copy();
     }
     request->buffer.scatter(request->offset, bytes.data(), bytes.size(),
-                            ep.copies.out.kind_for(request->wanted));
+                            ep.copy_out.kind_for(request->wanted));
     request->offset += bytes.size();
     if (request->offset == request->wanted)
         rndv_ended(*request, UCS_OK);

@@ -61,8 +61,11 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     if (endpoint_of(ep).state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
     Endpoint& asked = endpoint_of(ep);
-    write_sized(explain(asked.rail(), length, buffer, asked.chosen_stripes(), &asked.rndv()),
-                explanation);
+    tw_explanation_t out =
+        explain(asked.rail(), length, buffer, asked.chosen_stripes(), &asked.rndv());
+    if (out.copy_in != nullptr)
+        out.copy_in = name_of(asked.copy_in.kind_for(length));
+    write_sized(out, explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

@@ -81,6 +81,9 @@ class Rail {
     const RailCosts& costs() const { return costs_; }
     const Selection& selection() const { return selection_; }
     const CopyRules& copies() const { return copies_; }
+    /// Endpoints choose how messages are copied in (copy_chooser.hpp): no setting says it, and the
+    /// processor has a choice.
+    bool chooses_copies() const { return chooses_copies_; }
     /// The processors move the data, through memory that both sides have.
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
@@ -117,6 +120,7 @@ class Rail {
     RailCosts costs_;
     Selection selection_;
     CopyRules copies_;
+    bool chooses_copies_ = false;
     StripePlan get_plan_, put_plan_;
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;

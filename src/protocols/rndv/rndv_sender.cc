@@ -288,7 +288,7 @@ ucs_status_t RndvSender::send_piece(Request& request) {
     } piece{{request.offset, request.peer_id, ep_.peer_names},
             &request,
             0,
-            ep_.copies.in.kind_for(request.wanted)};
+            ep_.copy_in.kind_for(request.wanted)};
     piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
                                           request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {

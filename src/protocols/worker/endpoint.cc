@@ -173,7 +173,8 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     lane_ = lane;
     rail_ = &rail;
     peer_rail_ = peer_rail;
-    copies = rail.copies();
+    copy_in.begin(rail.copies().in, rail.chooses_copies());
+    copy_out = rail.copies().out;
     state_ = EpState::kReady;
     const std::size_t most = rail.short_max;
     // The fast path does not check whether a message is injected.

@@ -26,7 +26,7 @@
 
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
-#include "protocols/cost/copy_rules.hpp"
+#include "protocols/cost/copy_chooser.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
@@ -170,7 +170,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool has_notice = false;     // the program is to be told of its failure
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
     void* user_data = nullptr;
-    CopyRules copies;  // of its rail, with kReady
+    CopyChooser copy_in;  // with kReady; the same for copies out of shared memory:
+    CopyRule copy_out;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.
     Request* incoming_request = nullptr;

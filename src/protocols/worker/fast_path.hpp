@@ -150,7 +150,7 @@ template <bool kIsLong>
                                              std::size_t length, std::uint64_t imm) {
     worker.count(WorkerCounter::kRxExpected);
     if constexpr (kIsLong)
-        ucs::copy(ep.copies.out.kind_for(length), request.buffer.base, data, length);
+        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
     else
         ucs::copy_short(request.buffer.base, data, length);
     tw_completion_t done;
