@@ -5,8 +5,8 @@
 // Memory that a near receiver has read is in a cache that both share: writing it is cheap, and what
 // is written is found there. A far receiver's caches must give each line up first, which takes
 // longer than to write past all caches. The sender sees that in the time of its own copies: by
-// memcpy they take some four times as long as non-temporal ones where the receiver is far, and about
-// as long where it is near, while the receiver would take longer for what went past the caches.
+// memcpy they take some four times as long as non-temporal ones where the receiver is far, and
+// about as long where it is near, where the receiver takes longer for what went past the caches.
 //
 // One copy in kTimedEvery is timed, and now and then one of the other kind is made: so the choice
 // follows when a hypervisor moves a processor. Pure arithmetic; times are of any unit.
