@@ -14,19 +14,17 @@ namespace {
 
 /// Pages are touched so many bytes at a time, by one system call instead of a fault for each.
 constexpr std::size_t kTouchBytes = 128 * 1024;
-/// All that is touched is used so often before there is more.
-constexpr std::uint32_t kTimesAround = 8;
 
 }  // namespace
 
 // Twice the cache of one processor is the least that empties both sides' of a line until it is
-// written again; the third time leaves room for what else they do.
+// written again.
 PoolSizes PoolSizes::of_machine(std::size_t fixed_bytes) {
     if (fixed_bytes != 0)
         return {fixed_bytes, 0, fixed_bytes};
     const std::size_t cache = ucs::system_topology().second_level_cache_bytes();
     const std::size_t most = kPoolBytesMax;
-    return {std::min(3 * cache, most), cache / 16, std::min(8 * cache, most)};
+    return {std::min(2 * cache, most), cache / 16, std::min(8 * cache, most)};
 }
 
 // ---- Buffers of a connection
@@ -39,7 +37,7 @@ LentBuffers::LentBuffers(BufferPool& pool, std::uint32_t id, const RingGeometry&
       reserve_(segment + geometry.reserve_offset()),
       seg_bytes_(geometry.seg_bytes),
       id_(id),
-      run_blocks_(blocks_of(geometry.seg_bytes)) {}
+      run_blocks_(run_of(geometry.seg_bytes)) {}
 
 bool LentBuffers::has_slow(std::size_t count) {
     const auto blocks = static_cast<std::uint32_t>(count * run_blocks_);
@@ -178,13 +176,13 @@ void BufferPool::touch_more() {
     const std::size_t bytes = std::min(kTouchBytes, mapping_.bytes() - from);
     ucs::touch_pages(base_ + from, bytes);
     touched_ += static_cast<std::uint32_t>(bytes / kBlockBytes);
-    times_around_ = 0;
 }
 
-// A page that is new to a process takes up to some microseconds, on either side: more than a
-// message may wait, so that only few in a hundred messages meet one.
+// A small part of the span is the worst distance between two uses of a line: the receiver's cache
+// has it still. So a pool that has gone around grows as fast as there is time, and by a step at
+// each turn where there is none.
 bool BufferPool::grow() {
-    if (times_around_ < kTimesAround || touched_ >= span_ || base_ == nullptr)
+    if (!has_gone_around_ || touched_ >= span_ || base_ == nullptr)
         return false;
     touch_more();
     return true;
@@ -197,7 +195,8 @@ bool BufferPool::find_room(std::uint32_t blocks) {
             if (passed <= end) {
                 passed += end - std::min(cursor_, end) + 1;
                 cursor_ = 0;
-                ++times_around_;
+                if (std::exchange(has_gone_around_, true) && end < span_)
+                    touch_more();
             } else if (end < span_) {
                 touch_more();
                 passed = 0;

@@ -72,7 +72,7 @@ class LentBuffers : public ucs::FromReserve {
     std::size_t seg_bytes_;
     std::uint64_t collected_ = 0;
     std::uint32_t id_;          // among the pool's users
-    std::uint32_t run_blocks_;  // of the largest buffer
+    std::uint32_t run_blocks_;  // with the largest buffer
     std::uint32_t out_count_ = 0;
     std::uint32_t out_blocks_ = 0;
     std::uint32_t reserve_free_ = (1U << kReserveCount) - 1;  // one bit each
@@ -105,9 +105,8 @@ class BufferPool {
     /// or for the death of the process that `pidfd` names (-1: unknown).
     void retire(LentBuffers& user, ucs::Mapping segment, int pidfd);
 
-    /// When there is time: touches more pages, if those that are touched were used several times
-    /// since. So the span that is used grows, for programs that use it. False: there was nothing to
-    /// do.
+    /// When there is time: touches more pages, if all that were touched at first have been used. So
+    /// the span that is used grows, for programs that use it. False: there was nothing to do.
     bool grow();
 
     /// Bytes that may be lent at a time.
@@ -152,7 +151,7 @@ class BufferPool {
     std::uint32_t span_ = 0;
     std::uint32_t lent_ = 0;
     std::uint32_t touched_ = 0;
-    std::uint32_t times_around_ = 0;  // since more was touched
+    bool has_gone_around_ = false;
     std::uint32_t block_count_ = 0;
     std::uint32_t user_count_ = 0;               // that are not retired
     ucs::ReserveVector<std::uint64_t> starts_;   // one bit each
@@ -190,6 +189,15 @@ constexpr std::uint32_t blocks_of(std::size_t bytes) {
     return static_cast<std::uint32_t>((bytes + kBlockBytes - 1) / kBlockBytes);
 }
 
+/// Unused until the next turn, behind each buffer. A processor asks for the lines behind those that
+/// it reads: the first ones of the next message, if that followed at once, which the receiver's
+/// cache would have to give up again before they are written.
+inline constexpr std::uint32_t kGapBlocks = 2;
+/// Blocks of a run with a buffer of that size; 0 for none.
+constexpr std::uint32_t run_of(std::size_t bytes) {
+    return bytes == 0 ? 0 : blocks_of(bytes) + kGapBlocks;
+}
+
 inline bool LentBuffers::admits(std::size_t count) const {
     const std::size_t blocks = count * run_blocks_;
     return blocks <= pool_.room() &&
@@ -212,7 +220,7 @@ inline std::uint32_t LentBuffers::take() {
 inline void LentBuffers::shrink(std::uint32_t seg, std::size_t bytes) {
     if ((seg & kReserveBit) != 0) [[unlikely]]
         return;
-    const std::uint32_t blocks = blocks_of(bytes);
+    const std::uint32_t blocks = run_of(bytes);
     const std::uint32_t back = run_blocks_ - blocks;
     pool_.lengths_[seg] = static_cast<std::uint16_t>(blocks);
     pool_.cursor_ -= back;

@@ -62,7 +62,8 @@ constexpr Option kIfaceOptions[] = {
      .unit = "bytes",
      .default_value = "0",
      .doc = "Memory of an interface for the buffers of messages that do not fit a slot, which its "
-            "peers share. 0: three times the second-level cache of a processor, up to eight times "
+            "peers share. 0: twice the second-level cache of a processor, up to "
+            "eight times "
             "for many peers.",
      .offset = offsetof(SmOptions, pool_bytes),
      .min = 65536,

@@ -37,7 +37,7 @@ using sm::PoolSizes;
 using sm::RingGeometry;
 
 constexpr std::uint32_t kSegBytes = 2048;
-constexpr std::uint32_t kRun = kSegBytes / kBlockBytes;
+constexpr std::uint32_t kRun = sm::run_of(kSegBytes);
 
 /** A connection: its segment, the sender's buffers, and the receiver that returns them. */
 struct Peer {
@@ -111,7 +111,19 @@ TEST(BufferPool, goes_around_its_whole_span_before_a_buffer_is_used_again) {
         }
         peer.give_back_all();
         // A run does not wrap around the end.
-        EXPECT_GE(seen.size() * sm::blocks_of(bytes) + kRun, kBlocks) << bytes;
+        EXPECT_GE(seen.size() * sm::run_of(bytes) + kRun, kBlocks) << bytes;
+    }
+}
+
+TEST(BufferPool, leaves_lines_unused_between_a_message_and_the_next) {
+    BufferPool pool;
+    Peer peer(opened(pool));
+    for (const std::size_t bytes : {1U, 512U, 513U, kSegBytes}) {
+        ASSERT_TRUE(peer.lent->has(2));
+        const std::byte* const one = peer.lent->buffer(peer.take(bytes));
+        const std::byte* const next = peer.lent->buffer(peer.take(bytes));
+        EXPECT_GE(next, one + bytes + 16 * sm::kCacheLine);
+        peer.give_back_all();
     }
 }
 
@@ -121,18 +133,26 @@ TEST(BufferPool, touches_more_pages_only_for_those_who_use_what_there_is) {
     const std::size_t first = pool.touched_bytes();
     EXPECT_GT(first, 0U) << "for the first messages";
     EXPECT_LE(first, kBytes);
+    const auto use = [&](std::size_t bytes) {
+        for (std::size_t used = 0; used < bytes; used += kRun * kBlockBytes) {
+            ASSERT_TRUE(peer.lent->has(1));
+            const std::uint32_t seg = peer.take(kSegBytes);
+            ASSERT_LE((seg + kRun) * kBlockBytes, pool.touched_bytes());
+            peer.give_back_all();
+        }
+    };
+    use(first / 2);
     EXPECT_FALSE(pool.grow()) << "it was not used";
-    for (std::uint32_t i = 0; i < 10 * kBlocks; ++i) {
-        ASSERT_TRUE(peer.lent->has(1));
-        const std::uint32_t seg = peer.take(kSegBytes);
-        ASSERT_LE((seg + kRun) * kBlockBytes, pool.touched_bytes());
-        peer.give_back_all();
-    }
+    use(first);
     EXPECT_EQ(pool.touched_bytes(), first) << "there was no time";
     EXPECT_TRUE(pool.grow());
-    EXPECT_GT(pool.touched_bytes(), first);
-    EXPECT_FALSE(pool.grow()) << "it was not used since";
-    warm_up(pool, peer);
+    EXPECT_TRUE(pool.grow()) << "there is time";
+    const std::size_t grown = pool.touched_bytes();
+    EXPECT_GT(grown, first);
+    use(2 * grown);
+    EXPECT_GT(pool.touched_bytes(), grown) << "there is no time, so it is for each turn";
+    use(64 * kBytes);
+    EXPECT_EQ(pool.touched_bytes(), pool.span_bytes());
     EXPECT_FALSE(pool.grow());
 }
 
