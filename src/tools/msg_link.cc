@@ -103,6 +103,12 @@ void MsgLink::open_worker(tw_thread_mode_t mode) {
     check(tw_worker_create(context_, &params, &objects_.worker), "tw_worker_create");
 }
 
+tw_explanation_t MsgLink::explain(std::size_t size, tw_buffer_kind_t buffer) const {
+    tw_explanation_t explanation{};
+    check(tw_ep_explain(objects_.ep, size, buffer, &explanation), "tw_ep_explain");
+    return explanation;
+}
+
 std::optional<std::uint64_t> MsgLink::buffer_bytes() const {
     std::optional<std::uint64_t> bytes;
     const Facts facts = facts_of(objects_.worker);

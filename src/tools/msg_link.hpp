@@ -63,6 +63,8 @@ class MsgLink {
     /// Bytes that an endpoint to one more connected worker takes from the allocator; known on the
     /// driver, with several peers.
     std::optional<std::uint64_t> bytes_per_peer() const { return bytes_per_peer_; }
+    /// The way in which such messages go over the connection now.
+    tw_explanation_t explain(std::size_t size, tw_buffer_kind_t buffer) const;
     /// Bytes that the worker's interfaces may use for buffers of messages, as far as they state it.
     std::optional<std::uint64_t> buffer_bytes() const;
 

@@ -142,6 +142,18 @@ void add_footprint(const Link& link, Result* result) {
     result->qps = number_in(facts, "qps");
 }
 
+/// Adds how the messages went over the connection at the end, and why.
+void add_protocol(const MsgLink& link, const Job& job, Result* result) {
+    const tw_buffer_kind_t buffer = job.memory == MemoryKind::kMapped ? TW_BUFFER_MAPPED
+                                    : job.memory == MemoryKind::kList ? TW_BUFFER_LIST
+                                                                      : TW_BUFFER_PLAIN;
+    const tw_explanation_t how = link.explain(job.size, buffer);
+    result->protocol = how.protocols[how.chosen].name;
+    result->reason = how.source[0] != '\0' ? text("%s (%s)", how.rule, how.source) : how.rule;
+    if (how.copy_in != nullptr)
+        *result->reason += text("; copied in by %s, out by %s", how.copy_in, how.copy_out);
+}
+
 /// Adds the level, transport and device that carried the messages.
 void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
     result->level = name_of(plan.setup.level);
@@ -173,6 +185,8 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
         Result result = result_for(plan, *job, cpus);
         accept(*job, driver.run(*job, [&](double share) { progress.show(what, share); }), &result);
         add_carrier(plan, driver, &result);
+        if (plan.setup.level == Level::kMsg)
+            add_protocol(driver.msg_link(), *job, &result);
         result.op = (plan.test->options & kWithOp) != 0
                         ? std::optional<std::string>(name_of(job->op))
                         : std::nullopt;

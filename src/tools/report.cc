@@ -144,6 +144,14 @@ void print_footprint(const Result& result) {
     std::printf("%s\n", line.c_str());
 }
 
+/// Prints how messages went at last, and why.
+void print_protocol(const Result& result) {
+    if (result.protocol) {
+        std::printf("%s: %s; %s\n", size_name(result.size).c_str(), result.protocol->c_str(),
+                    result.reason->c_str());
+    }
+}
+
 std::atomic<bool> has_results = false;
 std::atomic<bool> is_json_lost = false;
 
@@ -236,8 +244,10 @@ void Results::write_csv(const std::vector<Result>& measured) {
 void Results::finish() const {
     if (files_.json == "-" || (!files_.json.empty() && all_.empty()))
         write_json(files_.json, all_);
-    if (!files_.take_standard_output() && !all_.empty())
+    if (!files_.take_standard_output() && !all_.empty()) {
         print_footprint(all_.back());
+        print_protocol(all_.back());
+    }
 }
 
 void Results::print(const std::vector<Result>& measured) {

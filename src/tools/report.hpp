@@ -15,6 +15,8 @@ namespace tagwire::tools {
 struct Result {
     std::string test;
     std::optional<std::string> level, transport, device, op, memory, data;
+    // At level msg: how such messages go over the connection at the end, and why.
+    std::optional<std::string> protocol, reason;
     std::uint64_t size = 0;
     std::uint64_t window = 1;
     std::uint64_t depth = 0;

@@ -71,6 +71,8 @@ ordered_json result_json(const Result& result) {
             {"op", or_null(result.op)},
             {"memory", or_null(result.memory)},
             {"data", or_null(result.data)},
+            {"protocol", or_null(result.protocol)},
+            {"reason", or_null(result.reason)},
             {"size", result.size},
             {"iterations", measured.iterations},
             {"window", result.window},

@@ -132,10 +132,7 @@ Measurement run_for_a_while(Driver& driver, const Job& job) {
 
 /// The protocol that carries such messages over this connection.
 std::string protocol_of(const MsgLink& link, std::uint64_t size) {
-    tw_explanation_t explanation{};
-    const tw_status_t status = tw_ep_explain(link.endpoint(), size, TW_BUFFER_MAPPED, &explanation);
-    if (status != TW_OK)
-        throw Failure(text("tw_ep_explain: %s", tw_status_string(status)));
+    const tw_explanation_t explanation = link.explain(size, TW_BUFFER_MAPPED);
     return explanation.protocols[explanation.chosen].name;
 }
 

@@ -109,6 +109,22 @@ TEST(PerfAtLevelMsg, threads_send_to_themselves) {
     }
 }
 
+TEST(PerfAtLevelMsg, tells_how_messages_went_and_why) {
+    const json results = json::parse(tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "sm",
+                                              "--size", "8,256k", "--iters", "2000", "--json", "-"})
+                                         .out)["results"];
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_EQ(results[0]["protocol"], "short");
+    EXPECT_NE(results[1]["protocol"], "short");
+    const auto reason = results[1]["reason"].get<std::string>();
+    EXPECT_NE(reason.find("the receiver"), std::string::npos) << reason;
+    EXPECT_NE(reason.find("regime"), std::string::npos) << reason;
+    EXPECT_NE(reason.find("copied in by"), std::string::npos) << reason;
+    const std::string printed =
+        tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "sm", "--iters", "64"}).out;
+    EXPECT_NE(printed.find("\n8: short; "), std::string::npos) << printed;
+}
+
 TEST(PerfAtLevelMsg, many_peers_tell_what_an_endpoint_takes) {
     const json results = results_over_sm({"tag_lat", "--peers", "40", "--validate"});
     ASSERT_EQ(results.size(), 1U);

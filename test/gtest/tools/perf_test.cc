@@ -45,6 +45,8 @@ void expect_every_key(const json& result) {
                             "op",
                             "memory",
                             "data",
+                            "protocol",
+                            "reason",
                             "size",
                             "iterations",
                             "window",
