@@ -38,14 +38,17 @@ class Processes(unittest.TestCase):
                  "import os, signal, sys, time\nimport rdma_cm\nfrom rdma_cm import *\n"
                  f"port = {self.port}\n" + textwrap.dedent(text)]
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   env=self.environment)
+                                   env=self.environment, start_new_session=True)
         self.addCleanup(self.end, process)
         return process
 
     @staticmethod
     def end(process):
-        if process.poll() is None:
-            process.kill()
+        """With its children: one of them would keep its standard output open."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         process.communicate()
 
     def line(self, process):
@@ -145,13 +148,17 @@ class Processes(unittest.TestCase):
             channel = Channel()
             listener = channel.listening(port)
             read_end, write_end = os.pipe()
+            told, tells = os.pipe()
             child = os.fork()
             if child == 0:
+                os.write(tells, b"x")  # fork() has returned: what was inherited is closed
+                os.close(write_end)
                 try:
                     channel.create()
                     os._exit(3)
                 except OSError as error:
                     os._exit(0 if error.errno == {errno.EIO} and os.read(read_end, 1) else 4)
+            os.read(told, 1)
             channel.destroy(listener)
             os.close(channel.fd)
             with open("/proc/net/unix") as sockets:
