@@ -71,8 +71,6 @@ ordered_json result_json(const Result& result) {
             {"op", or_null(result.op)},
             {"memory", or_null(result.memory)},
             {"data", or_null(result.data)},
-            {"protocol", or_null(result.protocol)},
-            {"reason", or_null(result.reason)},
             {"size", result.size},
             {"iterations", measured.iterations},
             {"window", result.window},
@@ -89,6 +87,8 @@ ordered_json result_json(const Result& result) {
             {"bytes_per_peer", or_null(result.bytes_per_peer)},
             {"buffer_bytes", or_null(result.buffer_bytes)},
             {"qps", or_null(result.qps)},
+            {"protocol", or_null(result.protocol)},
+            {"reason", or_null(result.reason)},
             {"validated", result.validated}};
 }
 
