@@ -92,16 +92,23 @@ std::vector<std::string> ScratchDirectory::names() const {
     return names;
 }
 
+/// Not one that the system gives out: before it is used, it might go to somebody's connection.
 std::uint16_t free_port() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    EXPECT_EQ(0, ::bind(fd, reinterpret_cast<sockaddr*>(&address), bytes));
-    EXPECT_EQ(0, ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes));
-    ::close(fd);
-    return ntohs(address.sin_port);
+    constexpr unsigned kFirst = 10'000;
+    constexpr unsigned kCount = 22'000;
+    static unsigned drawn = static_cast<unsigned>(::getpid()) * 8;
+    for (;;) {
+        const auto port = static_cast<std::uint16_t>(kFirst + drawn++ % kCount);
+        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_ANY);
+        address.sin_port = htons(port);
+        const int status = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+        ::close(fd);
+        if (status == 0)
+            return port;
+    }
 }
 
 tw_bootstrap_params_t Place::params(std::uint32_t rank, std::uint32_t size,
