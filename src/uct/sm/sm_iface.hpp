@@ -4,10 +4,12 @@
 // Threads: the owner thread of the worker only. Nothing runs in the background.
 //
 // One call of progress():
-//   1. the bell: rings that slept and have messages are polled, too, once or from now on
-//   2. the hot rings are polled, each for at most kPollBudget messages
-//   3. links with work (queued answers, copies in steps, pending sends) get a turn
-//   4. when nothing moved: now and then, a look at the sockets (new peers, descriptors, deaths)
+//   1. the first hot ring that has messages is polled; where it is the only one, and nothing else
+//      is to do, that was all
+//   2. the bell: rings that slept and have messages are polled, too, once or from now on
+//   3. the other hot rings are polled; each ring for at most kPollBudget messages a call
+//   4. links with work (queued answers, copies in steps, pending sends) get a turn
+//   5. when nothing moved: now and then, a look at the sockets (new peers, descriptors, deaths)
 // A ring without messages for a while turns cold: its sender rings the bell for each one. The last
 // rings stay hot, so a lone idle peer is answered without a bell (hot_rings.hpp).
 #pragma once
@@ -126,7 +128,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
     // sm_progress.cc
     unsigned progress_from(Link& link, Control control);
-    unsigned progress_rest(unsigned count);
+    unsigned progress_rest(const Link* polled, unsigned count);
     void look_although_busy();
     unsigned receive(Link& link, Control control);
     bool deliver(Link& link, Control control);
@@ -140,8 +142,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     SmOptions options_;
     std::size_t seg_bytes_ = 0;
 
-    bool has_work_ =
-        false;  // links that work, failed or unused ones, cancelled receives, pending requests
+    // Links that work, failed or unused ones, cancelled receives, pending requests.
+    bool has_work_ = false;
     unsigned in_progress_ = 0;  // nesting of progress(), for removals
     unsigned idle_calls_ = 0;
     int busy_left_ = kBusyPerLook;  // busy calls until look_although_busy()

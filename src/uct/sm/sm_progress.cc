@@ -103,7 +103,7 @@ unsigned SmIface::poll_ring(Link& link) {
             return progress_from(*link, control);
     if (rings.has_bell() || has_work_ || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]] {
         ++in_progress_;
-        return progress_rest(0);
+        return progress_rest(nullptr, 0);
     }
     ++idle_calls_;
     return 0;
@@ -115,19 +115,21 @@ unsigned SmIface::poll_ring(Link& link) {
     const unsigned count = receive(link, control);
     if (--busy_left_ <= 0 || count == 0 || rings.hot().size() > 1 || rings.has_bell() || has_work_)
         [[unlikely]]
-        return progress_rest(count);
+        return progress_rest(&link, count);
     --in_progress_;
     return count;
 }
 
-/// All else that a call does, behind the ring that brought `count` messages.
-[[gnu::noinline]] unsigned SmIface::progress_rest(unsigned count) {
+/// All else that a call does. The ring of `polled`, which may be gone, has brought `count`
+/// messages; null: none was polled.
+[[gnu::noinline]] unsigned SmIface::progress_rest(const Link* polled, unsigned count) {
     const bool is_counted = count > 0;
     const bool has_bell = rings.has_bell();
     if (has_bell) [[unlikely]]
         rings.answer_bell();
     for (std::size_t i = 0; i < rings.hot().size(); ++i)
-        count += poll_ring(*rings.hot()[i]);
+        if (rings.hot()[i] != polled)
+            count += poll_ring(*rings.hot()[i]);
     if (has_bell) [[unlikely]]
         rings.let_guests_go();
     if (has_work_) [[unlikely]]
