@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <string_view>
 
 #include "tools/describe.hpp"
 #include "tools/failure.hpp"
@@ -150,7 +152,10 @@ void add_protocol(const MsgLink& link, const Job& job, Result* result) {
     const tw_explanation_t how = link.explain(job.size, buffer);
     result->protocol = how.protocols[how.chosen].name;
     result->reason = how.source[0] != '\0' ? text("%s (%s)", how.rule, how.source) : how.rule;
-    if (how.copy_in != nullptr)
+    // The others are short, or not copied through shared memory.
+    constexpr std::string_view kCopied[] = {"bcopy", "parts", "rndv_copy"};
+    if (how.copy_in != nullptr &&
+        std::ranges::find(kCopied, *result->protocol) != std::end(kCopied))
         *result->reason += text("; copied in by %s, out by %s", how.copy_in, how.copy_out);
 }
 

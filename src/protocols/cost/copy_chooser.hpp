@@ -69,10 +69,10 @@ class CopyChooser {
     bool is_choosing_ = false;
     bool is_far_ = false;
     std::uint32_t number_ = 0;  // of messages
-    std::array<float, kClasses>
-        past_caches_{};  // time of a byte by non-temporal stores; 0: unknown
-    float ratio_ = 1;    // time by memcpy over that
-    float last_ = 1;     // the same of the last copy
+    // Times of a byte by non-temporal stores; 0: unknown.
+    std::array<float, kClasses> past_caches_{};
+    float ratio_ = 1;  // time by memcpy over that
+    float last_ = 1;   // the same of the last copy
 };
 
 }  // namespace tagwire::proto

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kinds of the two copies of a long message over a rail of shared memory: copy-in by the sender,
-// copy-out by the receiver. Decided when a rail is opened (Rail::select), read
-// by each message that does not fit a slot.
+// copy-out by the receiver. Decided when a rail is opened (Rail::select), read by each message that
+// does not fit a slot.
 #pragma once
 
 #include <cstddef>

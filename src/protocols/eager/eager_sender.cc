@@ -74,11 +74,12 @@ struct PlainPacking {
         const auto& packing = *static_cast<const PlainPacking*>(arg);
         const std::size_t head_bytes = packing.envelope.bytes;
         std::memcpy(to, &packing.envelope, head_bytes);
-        if (packing.bytes > 0)
+        if (packing.bytes > 0) {
             packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
                 ucs::copy(kind, static_cast<std::byte*>(to) + head_bytes, packing.data,
                           packing.bytes);
             });
+        }
         return head_bytes + packing.bytes;
     }
 };

@@ -105,11 +105,12 @@ bool RndvSender::takes(const Request& request) {
     if (ep_.eager_is_paused() || is_too_long)
         return true;
     const bool is_rndv = length >= from(request.buffer);
-    return is_rndv != is_trial(request, is_rndv);
+    return is_rndv != take_trial(request, is_rndv);
 }
 
-/// The message goes the other way than `is_rndv` says: the receiver asked for that.
-bool RndvSender::is_trial(const Request& request, bool is_rndv) {
+/// True: the message goes the other way than `is_rndv` says, as one of those that the receiver has
+/// asked for.
+bool RndvSender::take_trial(const Request& request, bool is_rndv) {
     const std::size_t length = request.buffer.length;
     if (!Advisor::is_learnt(length) || request.buffer.list != nullptr || !is_learning(ep_))
         return false;

@@ -58,7 +58,7 @@ class RndvSender {
   private:
     void register_source(Request& request);
     ucs_status_t send_request(Request& request);
-    bool is_trial(const Request& request, bool is_rndv);
+    bool take_trial(const Request& request, bool is_rndv);
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
 

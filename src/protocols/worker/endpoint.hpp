@@ -170,7 +170,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool has_notice = false;     // the program is to be told of its failure
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
     void* user_data = nullptr;
-    CopyChooser copy_in;  // with kReady; the same for copies out of shared memory:
+    // Copies into and out of shared memory; with kReady.
+    CopyChooser copy_in;
     CopyRule copy_out;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.

@@ -110,16 +110,22 @@ TEST(PerfAtLevelMsg, threads_send_to_themselves) {
 }
 
 TEST(PerfAtLevelMsg, tells_how_messages_went_and_why) {
-    const json results = json::parse(tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "sm",
-                                              "--size", "8,256k", "--iters", "2000", "--json", "-"})
-                                         .out)["results"];
-    ASSERT_EQ(results.size(), 2U);
+    const json results =
+        json::parse(tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "sm", "--size",
+                             "8,4k,256k", "--iters", "2000", "--json", "-"})
+                        .out)["results"];
+    ASSERT_EQ(results.size(), 3U);
+    const auto says = [&](std::size_t row, const char* words) {
+        return results[row]["reason"].get<std::string>().find(words) != std::string::npos;
+    };
     EXPECT_EQ(results[0]["protocol"], "short");
-    EXPECT_NE(results[1]["protocol"], "short");
-    const auto reason = results[1]["reason"].get<std::string>();
-    EXPECT_NE(reason.find("the receiver"), std::string::npos) << reason;
-    EXPECT_NE(reason.find("regime"), std::string::npos) << reason;
-    EXPECT_NE(reason.find("copied in by"), std::string::npos) << reason;
+    EXPECT_FALSE(says(0, "copied in by")) << results[0];
+    EXPECT_EQ(results[1]["protocol"], "bcopy");
+    EXPECT_TRUE(says(1, "copied in by")) << results[1];
+    EXPECT_NE(results[2]["protocol"], "bcopy");
+    EXPECT_EQ(says(2, "copied in by"), results[2]["protocol"] == "parts") << results[2];
+    EXPECT_TRUE(says(2, "the receiver")) << results[2];
+    EXPECT_TRUE(says(2, "regime")) << results[2];
     const std::string printed =
         tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "sm", "--iters", "64"}).out;
     EXPECT_NE(printed.find("\n8: short; "), std::string::npos) << printed;
