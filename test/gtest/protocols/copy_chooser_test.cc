@@ -10,7 +10,6 @@ namespace tagwire::test {
 namespace {
 
 using proto::CopyChooser;
-using proto::CopyRule;
 using ucs::CopyKind;
 
 /// Ticks of a copy as measured on a server of AMD, medians: 2, 4 and 8 KiB.
