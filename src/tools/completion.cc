@@ -150,7 +150,8 @@ std::string bash_script(const std::vector<Completed>& commands) {
         for (const CompletedOption& option : command.options) {
             std::string patterns;
             for (const std::string& one : option.names)
-                patterns.append(patterns.empty() ? "" : "|").append(quoted(name + ":" + one));
+                patterns.append(patterns.empty() ? "" : "|")
+                    .append(quoted(text("%s:%s", name.c_str(), one.c_str())));
             if (!option.value.empty() && option.value != "[PORT]") {
                 values += text("        %s) words=%s ;;\n", patterns.c_str(),
                                quoted(joined(option.choices)).c_str());
