@@ -43,13 +43,25 @@ constexpr std::uint32_t kTrialSoon = 16;
 constexpr std::uint32_t kTrialEveryMin = 64;
 /// ... where the sender does not follow.
 constexpr std::uint32_t kTrialEveryMax = 4096;
-/// Code and pages of the way that is tried are cold: the first message is not learnt from.
-constexpr unsigned kTrial = Advisor::kTrialMax;
-/// Eager messages are cold by less than what the machine changes: where they are known to take
-/// kGlanceFrom times as long as rendezvous, one of them, a glance, costs less than a trial, which
-/// follows if it took less than is known.
+/// Messages of a trial of rendezvous. Code and pages are cold: the first is not learnt from.
+constexpr unsigned kTrial = 3;
+/// Turns of a trial of eager messages, until they become no faster than kFaster of the turn before.
+constexpr unsigned kTurnsMin = 3;
+constexpr unsigned kTurnsMax = 8;
+constexpr float kFaster = 0.93F;
+/// It ends at once where they are better, if cold, or where they take so many times as long as
+/// rendezvous.
+constexpr float kBetter = 0.92F;
+constexpr float kHopeless = 4;
+/// Until then those in use may become so many times as fast.
+constexpr float kCold = 3;
+/// Where they are known to take kGlanceFrom times as long as rendezvous, a trial begins with one
+/// message, a glance, and goes on if that took less than is known. There is one now and then that
+/// goes on all the same, for a cold message may take as long as is known.
 constexpr unsigned kGlance = 1;
-constexpr float kGlanceFrom = 1.5F;
+constexpr float kGlanceFrom = 2.5F;
+/// Eager messages are cold after so many rendezvous in a row.
+constexpr unsigned kCoolsAfter = 32;
 /// Share of the time of messages for trials, and where only they can tell another regime. The
 /// sender's part of a cold rendezvous is not seen here.
 constexpr double kTrialShare = 0.015;
@@ -108,6 +120,10 @@ bool Advisor::learn(unsigned way, std::size_t i, float now) {
     std::uint8_t& learnt = regime.learnt[way][i];
     seen_[way][i] = number_;
     regime.used = number_;
+    if (is_cold(way)) {
+        learn_cold(i, now);
+        return false;
+    }
     const unsigned settled = is_in_trial_ ? kSettledTrial : kSettled;
     if (learnt < settled || (number_ < kWarm && now < known)) {
         known = known == 0 ? now : std::min(known, now);
@@ -120,6 +136,26 @@ bool Advisor::learn(unsigned way, std::size_t i, float now) {
         watches_[way] = {};
     known += now < known ? now - known : (now - known) / 4;
     return false;
+}
+
+/// Eager messages warm up with each turn of their buffers.
+void Advisor::warm(unsigned way, std::size_t bytes) {
+    if (way == 0) {
+        rndv_in_a_row_ = 0;
+        warm_bytes_ = std::min(warm_bytes_ + bytes, kTurnsMax * turn_);
+    } else if (++rndv_in_a_row_ >= kCoolsAfter) {
+        warm_bytes_ = 0;
+    }
+}
+
+bool Advisor::is_cold(unsigned way) const {
+    return way == 0 && warm_bytes_ < kTurnsMax * turn_;
+}
+
+/// What is faster than is known holds, though it may become faster still; what is slower does not.
+void Advisor::learn_cold(std::size_t i, float now) {
+    float& known = regimes_[present_].known[0][i];
+    known = known == 0 ? now : std::min(known, now);
 }
 
 /// A time that does not fit.
@@ -242,7 +278,9 @@ void Advisor::begin_regime(const Ways& seen, unsigned way) {
 bool Advisor::choose() {
     std::array<double, kClasses> slower{};  // rendezvous than eager: a weighted logarithm
     for (std::size_t i = 0; i < kClasses; ++i) {
-        const float eager = time_in(regimes_[present_], 0, i);
+        // Of those in use only what is known of them when they are warm speaks against them.
+        const bool may_be_faster = lower_bound(i) < threshold_ && warm_bytes_ < kTurnsMin * turn_;
+        const float eager = time_in(regimes_[present_], 0, i) / (may_be_faster ? kCold : 1);
         const float rndv = time_in(regimes_[present_], 1, i);
         const bool is_used = is_recent(0, i, kUnusedAfter) || is_recent(1, i, kUnusedAfter);
         if (eager != 0 && rndv != 0)
@@ -293,7 +331,7 @@ bool Advisor::pay(unsigned way, std::size_t bytes, double time) {
         const double now = std::max(spent_, usual / 4);
         cost =
             cost == 0 || now < cost ? now : cost + (std::min(now, kTrialCostMax * cost) - cost) / 4;
-        credit_ -= cost * trial_size_;
+        (trial_size_ == kGlance ? glance_credit_ : credit_) -= cost * trial_size_;
     }
     return true;
 }
@@ -316,46 +354,92 @@ void Advisor::want_trial(unsigned way, std::size_t bytes, double time) {
     const unsigned other = 1 - way;
     const std::size_t i = class_of(bytes);
     const Ways& known = regimes_[present_].known;
-    const bool is_known = known[other][i] != 0;
-    const bool is_glance =
-        other == 0 && !is_unsure_ && known[other][i] > known[way][i] * kGlanceFrom;
-    const unsigned messages = is_glance ? kGlance : kTrial;
-    const double cost = messages * (trial_cost_[other] != 0 ? trial_cost_[other] : 3 * time);
+    const unsigned turn = trial_length(other, bytes);
+    const bool is_known = known[other][i] != 0 && !is_unsure_;
     const double share = has_twin(other, i) ? kTrialShareTwin : kTrialShare;
-    credit_ = std::min(credit_ + time * share, cost);
+    const double usual = is_known ? time : 3 * time;
+    const double one = trial_cost_[other] != 0 ? trial_cost_[other] : usual;
+    const double whole = (other == 0 ? kTurnsMin * turn : turn) * one;
+    credit_ = std::min(credit_ + time * share, whole);
+    glance_credit_ = std::min(glance_credit_ + time * share, one);
     if (number_ - asked_ < pause_)
         return;
-    if (credit_ < (is_known && !is_unsure_ ? cost : -kTrialsOwed * cost))
+    const bool is_whole = credit_ >= (is_known ? whole : -kTrialsOwed * whole);
+    if (!is_whole &&
+        (other == 1 || glance_credit_ < one || known[other][i] < known[way][i] * kGlanceFrom))
         return;
     // Nothing of the last has come: the sender has lists only, or may not send eager messages.
     pause_ = awaited_ == trial_size_ && awaited_ != 0 ? std::min(2 * pause_, kTrialEveryMax)
                                                       : kTrialEveryMin;
-    ask(other, messages);
+    turns_ = 0;
+    turn_least_ = {};
+    is_unsure_ = false;
+    ask(other, is_whole ? turn : kGlance);
 }
 
+unsigned Advisor::trial_length(unsigned way, std::size_t bytes) const {
+    if (way == 1)
+        return kTrial;
+    return static_cast<unsigned>(std::clamp<std::size_t>(turn_ / bytes, kTrial, kTrialMax));
+}
+
+/// For a trial, or for one more turn of it.
 void Advisor::ask(unsigned way, unsigned messages) {
     trials_ = trial_size_ = awaited_ = messages;
     trial_way_ = way;
     asked_ = number_;
     spent_ = 0;
-    is_unsure_ = false;
-    is_second_ = false;
 }
 
-/// After the last message of a trial. A glance that took less: a trial. One that took more, such as
-/// by an accident: another glance, at once.
-void Advisor::follow_up(unsigned way, std::size_t i, float now) {
-    const float known = regimes_[present_].known[way][i];
-    const bool was_second = std::exchange(is_second_, false);
-    if (trial_size_ != kGlance) {
-        if (watches_[way].count != 0 && watches_[way].is_fall)
-            ask(way, kTrial);
-    } else if (now * kOther < known) {
-        ask(way, kTrial);
-    } else if (now > known * kOther && !was_second) {
-        ask(way, kGlance);
-        is_second_ = true;
+/// A message of a trial of eager ones. True: another regime has begun.
+bool Advisor::try_eager(std::size_t bytes, float now) {
+    const std::size_t i = class_of(bytes);
+    float& least = turn_least_[i];
+    least = least == 0 ? now : std::min(least, now);
+    seen_[0][i] = number_;
+    if (awaited_ != 0)
+        return false;
+    if (trial_size_ == kGlance) {
+        if (now * kOther < regimes_[present_].known[0][i])
+            ask(0, trial_length(0, bytes));
+        return false;
     }
+    ++turns_;
+    if (has_gone_far_enough(i))
+        return conclude();
+    turn_least_before_ = std::exchange(turn_least_, {});
+    ask(0, trial_length(0, bytes));
+    return false;
+}
+
+bool Advisor::has_gone_far_enough(std::size_t i) const {
+    const float least = turn_least_[i];
+    const float rndv = regimes_[present_].known[1][i];
+    if (turns_ >= kTurnsMax || least < rndv * kBetter || (rndv != 0 && least > rndv * kHopeless))
+        return true;
+    return turns_ >= kTurnsMin && least > turn_least_before_[i] * kFaster;
+}
+
+/// The times of the last turn are those of eager messages.
+bool Advisor::conclude() {
+    Regime& regime = regimes_[present_];
+    regime.used = number_;
+    bool is_other = false;
+    for (std::size_t i = 0; i < kClasses; ++i) {
+        float& known = regime.known[0][i];
+        if (turn_least_[i] == 0)
+            continue;
+        is_other = is_other || (known != 0 && turn_least_[i] * kOther < known);
+        if (known == 0 || turn_least_[i] * kOther >= known)
+            known = turn_least_[i];
+        regime.learnt[0][i] = kSettled;
+    }
+    if (is_other) {
+        watches_[0].least = turn_least_;
+        watches_[0].since = number_;
+        leave(0);
+    }
+    return is_other;
 }
 
 bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
@@ -367,20 +451,24 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
     const std::size_t i = class_of(bytes);
     const auto now = static_cast<float>(time / static_cast<double>(bytes));
     is_in_trial_ = pay(way, bytes, time);
+    warm(way, bytes);
     bool is_other = false;
     bool has_changed = false;
-    if (!is_in_trial_ || is_second_ || awaited_ + 1 < trial_size_) {
+    if (is_in_trial_ && way == 0)
+        is_other = try_eager(bytes, now);
+    else if (!is_in_trial_ || awaited_ + 1 < trial_size_)
         is_other = learn(way, i, now);
-        has_changed = (is_other || is_in_trial_ || number_ % kTimesPerLook == 0) && choose();
-    }
+    const bool has_ended = is_in_trial_ && (way == 1 || awaited_ == 0);
+    if (is_other || has_ended || number_ % kTimesPerLook == 0)
+        has_changed = choose();
     if (is_other || has_changed)
         awaited_ = 0;
     if (is_other)
         pause_ = kTrialSoon;
     if (!is_in_trial_)
         want_trial(way, bytes, time);
-    else if (awaited_ == 0 && !is_other)
-        follow_up(way, i, now);
+    else if (way == 1 && awaited_ == 0 && watches_[1].count != 0 && watches_[1].is_fall)
+        ask(1, kTrial);  // one that took less than is known: once more
     return trials_ != 0 || ((is_other || has_changed) && is_threshold(threshold_));
 }
 

@@ -12,6 +12,10 @@
 // a few messages that the sender sends the other way. So it does now and then in any regime, for
 // what the way in use does not show.
 //
+// Eager messages are cold at first: until the buffers that they are copied through have been used
+// several times over, a byte takes up to three times as long. Meanwhile their times say nothing
+// against them, and a trial of them goes on, turn by turn, as long as they become faster.
+//
 // 1. A threshold that is advised is the lower bound of a class; classes are powers of two.
 // 2. It changes only if that is better by more than kGain over the classes with figures of both.
 // 3. Trials of what is known take at most kTrialShare of the time of messages, or kTrialShareTwin
@@ -40,8 +44,8 @@ class Advisor : public ucs::FromReserve {
     }
     /// Regimes that are remembered.
     static constexpr unsigned kRegimes = 4;
-    /// A trial has at most so many messages.
-    static constexpr unsigned kTrialMax = 3;
+    /// At most so many messages are asked for at once.
+    static constexpr unsigned kTrialMax = 127;
 
     /// Reason for the present regime.
     enum class Reason : std::uint8_t { kFirst, kRemembered, kNew };
@@ -52,8 +56,10 @@ class Advisor : public ucs::FromReserve {
                reason <= static_cast<unsigned>(Reason::kNew);
     }
 
-    /// `threshold`, of any length, holds until more is known.
-    explicit Advisor(std::size_t threshold) : threshold_(threshold) {}
+    /// `threshold`, of any length, holds until more is known. `turn`: bytes of the buffers that a
+    /// sender copies eager messages through.
+    explicit Advisor(std::size_t threshold, std::size_t turn = std::size_t{2} << 20)
+        : threshold_(threshold), turn_(turn) {}
 
     /// A message of `bytes` bytes, which is_learnt(), took `time` from its start to its end. True:
     /// the sender is to be told, because threshold or regime have changed, or to ask for a trial.
@@ -93,6 +99,9 @@ class Advisor : public ucs::FromReserve {
 
     bool learn(unsigned way, std::size_t i, float now);
     bool watch(unsigned way, std::size_t i, float now, bool is_fall);
+    void warm(unsigned way, std::size_t bytes);
+    bool is_cold(unsigned way) const;
+    void learn_cold(std::size_t i, float now);
     Ways evidence(unsigned way) const;
     void leave(unsigned way);
     void begin_regime(const Ways& seen, unsigned way);
@@ -104,10 +113,14 @@ class Advisor : public ucs::FromReserve {
     bool has_twin(unsigned way, std::size_t i) const;
     void want_trial(unsigned way, std::size_t bytes, double time);
     void ask(unsigned way, unsigned messages);
-    void follow_up(unsigned way, std::size_t i, float now);
+    unsigned trial_length(unsigned way, std::size_t bytes) const;
+    bool try_eager(std::size_t bytes, float now);
+    bool has_gone_far_enough(std::size_t i) const;
+    bool conclude();
     bool is_recent(unsigned way, std::size_t i, std::uint32_t messages) const;
 
     std::size_t threshold_;
+    std::size_t turn_;
     std::uint32_t number_ = 0;  // of the message
     std::array<Regime, kRegimes> regimes_{};
     unsigned present_ = 0;
@@ -119,11 +132,15 @@ class Advisor : public ucs::FromReserve {
     std::array<Watch, 2> watches_{};
     std::array<std::array<std::uint32_t, kClasses>, 2> seen_{};  // the last message; 0: none
 
-    unsigned trials_ = 0;                 // messages wanted now
-    unsigned trial_way_ = 0;              // of the last trial
-    unsigned trial_size_ = 0;             // its messages; 1: a glance
-    bool is_second_ = false;              // of two glances in a row
-    unsigned awaited_ = 0;                // those that have not come
+    unsigned trials_ = 0;                       // messages wanted now
+    unsigned trial_way_ = 0;                    // of the last trial
+    unsigned trial_size_ = 0;                   // its messages, of eager ones those of a turn
+    unsigned awaited_ = 0;                      // those that have not come
+    unsigned turns_ = 0;                        // of eager messages in the trial
+    std::array<float, kClasses> turn_least_{};  // least times of a byte in this turn
+    std::array<float, kClasses> turn_least_before_{};  // ... and in the one before
+    std::size_t warm_bytes_ = 0;                       // of eager messages since they were cold
+    unsigned rndv_in_a_row_ = 0;
     bool is_in_trial_ = false;            // the message is one of them
     bool is_unsure_ = false;              // no remembered regime fits, or several do
     std::uint32_t asked_ = 0;             // the message after which the last trial was asked for
@@ -131,6 +148,7 @@ class Advisor : public ucs::FromReserve {
     double spent_ = 0;                    // beyond the way in use, for each message of the trial
     std::array<double, 2> trial_cost_{};  // of a message of a trial of each way; 0: not known
     double credit_ = 0;                   // time that trials may take
+    double glance_credit_ = 0;            // ... and glances
 };
 static_assert(sizeof(Advisor) < 1024, "there is one for each peer that sends long messages");
 

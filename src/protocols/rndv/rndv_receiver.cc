@@ -17,10 +17,15 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/time/clock.hpp"
+#include "ucs/topo/topology.hpp"
 
 namespace tagwire::proto {
 
 namespace {
+
+/// A sender copies eager messages through so many second-level caches before its first buffers come
+/// again.
+constexpr std::size_t kCachesPerTurn = 2;
 
 /// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
 /// copy is sure.
@@ -218,8 +223,11 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_
     if (!is_learning(ep))
         return;
     const Rail& rail = ep.rail();
-    if (ep.advisor == nullptr)
-        ep.advisor = std::make_unique<Advisor>(rail.selection().rndv_from(BufferKind::kPlain));
+    if (ep.advisor == nullptr) {
+        ep.advisor = std::make_unique<Advisor>(
+            rail.selection().rndv_from(BufferKind::kPlain),
+            kCachesPerTurn * ucs::system_topology().second_level_cache_bytes());
+    }
     double time = static_cast<double>(ucs::ticks_now() - since);
     // The first part was copied by the sender before it came; the others while we copied.
     if (!is_rndv)

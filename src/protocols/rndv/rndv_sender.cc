@@ -133,7 +133,8 @@ bool RndvSender::on_advice(Advice message) {
     const unsigned trials = message.trials & ~unsigned{kTrialsOfEager};
     const bool has_length =
         message.rndv_from == 0 ? trials != 0 : Advisor::is_threshold(message.rndv_from);
-    if (!is_learning(ep_) || !has_length || trials > Advisor::kTrialMax ||
+    static_assert(Advisor::kTrialMax == kTrialsOfEager - 1, "no number is too large");
+    if (!is_learning(ep_) || !has_length ||
         !Advisor::is_regime(message.regime, message.regimes, message.reason))
         return false;
     if (message.regime != advice_.regime)

@@ -28,6 +28,8 @@ struct Machine {
     double eager_byte;
     double rndv_fixed;
     double rndv_byte;
+    /** Times as long take eager messages until their buffers have been used some times over. */
+    double cold = 1;
 
     double time(bool is_rndv, std::size_t bytes) const {
         const auto n = static_cast<double>(bytes);
@@ -37,12 +39,16 @@ struct Machine {
     double best(std::size_t bytes) const { return time(is_rndv_better(bytes), bytes); }
 };
 /** Near: from 96 KiB on; far and cached: from 4 KiB; slow system calls: from 400 KiB. */
-constexpr Machine kNear{"near", 0.055, 2500, 0.029};
+constexpr Machine kNear{"near", 0.055, 2500, 0.029, 2.5};
 constexpr Machine kFar{"far", 0.45, 1000, 0.08};
-constexpr Machine kSlowCalls{"slow calls", 0.08, 8000, 0.06};
+constexpr Machine kSlowCalls{"slow calls", 0.08, 8000, 0.06, 1.5};
 /** Data that the sender writes anew: the rendezvous takes 1.8 times as long. */
-constexpr Machine kNearFresh{"near, fresh", 0.055, 4500, 0.052};
+constexpr Machine kNearFresh{"near, fresh", 0.055, 4500, 0.052, 2.5};
 constexpr Machine kFarFresh{"far, fresh", 0.45, 1800, 0.145};
+/** As measured: near, from 400 KiB on, where a cold eager message takes as long as a far one. */
+constexpr Machine kNearCopied{"near, copied", 0.047, 2500, 0.044, 3.2};
+/** Far, written past the caches: from 32 KiB on. */
+constexpr Machine kFarPast{"far, past the caches", 0.165, 3500, 0.045};
 
 struct Connection {
     explicit Connection(std::size_t first, unsigned seed = 1) : advisor(first), random(seed) {}
@@ -59,10 +65,7 @@ struct Connection {
         // Mostly what it costs, some more, and now and then the process loses its processor.
         const double usual =
             machine.time(is_rndv, bytes) * (1 + 0.1 * static_cast<double>(random() % 3));
-        // Code and pages of a way that was not taken of late are cold.
-        std::uint64_t& last = is_rndv ? last_rndv : last_eager;
-        const double cold = number - last < 32 ? 0 : is_rndv ? 20'000 : 3000;
-        last = number;
+        const double cold = coldness(machine, is_rndv, bytes);
         taken += machine.time(is_rndv, bytes) + cold;
         best += machine.best(bytes);
         const double accident = random() % 50 == 0 ? usual * 30 : 0;
@@ -93,6 +96,19 @@ struct Connection {
     double best = 0;
 
   private:
+    /** Time beyond that of a message of the same way just before. */
+    double coldness(const Machine& machine, bool is_rndv, std::size_t bytes) {
+        // Code and pages of a way that was not taken of late are cold.
+        std::uint64_t& last = is_rndv ? last_rndv : last_eager;
+        const bool is_late = number - last >= 32;
+        last = number;
+        if (is_rndv)
+            return is_late ? 20'000 : 0;
+        warm = is_late ? 0 : warm + static_cast<double>(bytes);
+        const double left = std::max(1 - warm / kWarmBytes, 0.0);
+        return (is_late ? 3000 : 0) + machine.time(false, bytes) * (machine.cold - 1) * left;
+    }
+
     /** Advice arrives two messages later. */
     void follow() {
         while (!news.empty() && news.front().at + 2 < number) {
@@ -111,10 +127,13 @@ struct Connection {
     std::vector<News> news;
     std::uint64_t last_eager = 0;
     std::uint64_t last_rndv = 0;
+    static constexpr double kWarmBytes = 5 << 20;
+    double warm = 0;
     std::mt19937 random;
 };
 
-const std::vector<Machine> kMachines = {kNear, kFar, kSlowCalls, kNearFresh, kFarFresh};
+const std::vector<Machine> kMachines = {kNear,     kFar,        kSlowCalls, kNearFresh,
+                                        kFarFresh, kNearCopied, kFarPast};
 const std::vector<std::size_t> kLengths = {32 * k1, 64 * k1, 128 * k1, 256 * k1, 512 * k1};
 
 /** Time of a message beyond that of the better way. */
@@ -141,7 +160,9 @@ bool wants_trial(const Advisor& advisor) {
 
 constexpr int kLong = 10'000;
 constexpr int kSoonIfKnown = 100;
-constexpr int kSoonIfNew = 150;
+constexpr int kSoonIfNew = 250;
+/** Rendezvous in use tell little of eager messages, and cold ones not much more. */
+constexpr int kSoonIfWarm = 3000;
 
 TEST(Advisor, finds_the_better_way_for_each_length) {
     for (const Machine& machine : kMachines) {
@@ -161,8 +182,9 @@ TEST(Advisor, finds_the_better_way_for_each_length) {
 TEST(Advisor, follows_a_machine_that_changes) {
     int changes = 0;
     int late = 0;
-    for (const auto& [one, other] : {std::pair{kNear, kFar}, std::pair{kNearFresh, kFarFresh},
-                                     std::pair{kNear, kFarFresh}, std::pair{kNearFresh, kFar}}) {
+    for (const auto& [one, other] :
+         {std::pair{kNear, kFar}, std::pair{kNearFresh, kFarFresh}, std::pair{kNear, kFarFresh},
+          std::pair{kNearFresh, kFar}, std::pair{kNearCopied, kFarPast}}) {
         for (const std::size_t bytes : kLengths) {
             SCOPED_TRACE(testing::Message()
                          << one.name << " and " << other.name << ", " << bytes << " bytes");
@@ -172,7 +194,9 @@ TEST(Advisor, follows_a_machine_that_changes) {
             EXPECT_LE(messages_until_better(connection, other, bytes, kLong), kSoonIfNew);
             for (int turn = 0; turn < 10; ++turn, ++changes) {
                 const Machine& machine = turn % 2 == 0 ? one : other;
-                if (messages_until_better(connection, machine, bytes, 1500) > kSoonIfKnown)
+                const bool shows_when_warm = machine.cold > 1 && bytes >= connection.threshold;
+                const int soon = shows_when_warm ? kSoonIfWarm : kSoonIfKnown;
+                if (messages_until_better(connection, machine, bytes, 2 * kSoonIfWarm) > soon)
                     ++late;
             }
         }
@@ -200,7 +224,7 @@ TEST(Advisor, stays_near_the_best_whatever_happens) {
             }
             sum += connection.excess();
             ++parts;
-            EXPECT_LE(connection.excess(), 0.5) << "seed " << seed << ", turn " << turn;
+            EXPECT_LE(connection.excess(), 0.6) << "seed " << seed << ", turn " << turn;
         }
     }
     EXPECT_LE(sum / parts, 0.10);
@@ -305,7 +329,7 @@ TEST(Advisor, trials_take_little_of_the_time) {
             connection.reset();
             for (int i = 0; i < kLong; ++i)
                 connection.send(machine, bytes);
-            EXPECT_LE(connection.excess(), std::max(before, 0.0) + 0.04)
+            EXPECT_LE(connection.excess(), std::max(before, 0.0) + 0.05)
                 << machine.name << ", " << bytes << " bytes, " << connection.tried << " tried";
             EXPECT_GT(connection.tried, 0U) << machine.name << ", " << bytes << " bytes";
         }
