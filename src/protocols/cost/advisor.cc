@@ -152,7 +152,7 @@ bool Advisor::is_cold(unsigned way) const {
     return way == 0 && warm_bytes_ < kTurnsMax * turn_;
 }
 
-/// What is faster than is known holds, though it may become faster still; what is slower does not.
+/// A time that is less than is known holds, though it may still fall; one that is more does not.
 void Advisor::learn_cold(std::size_t i, float now) {
     float& known = regimes_[present_].known[0][i];
     known = known == 0 ? now : std::min(known, now);
@@ -278,7 +278,7 @@ void Advisor::begin_regime(const Ways& seen, unsigned way) {
 bool Advisor::choose() {
     std::array<double, kClasses> slower{};  // rendezvous than eager: a weighted logarithm
     for (std::size_t i = 0; i < kClasses; ++i) {
-        // Of those in use only what is known of them when they are warm speaks against them.
+        // Cold ones in use may become faster.
         const bool may_be_faster = lower_bound(i) < threshold_ && warm_bytes_ < kTurnsMin * turn_;
         const float eager = time_in(regimes_[present_], 0, i) / (may_be_faster ? kCold : 1);
         const float rndv = time_in(regimes_[present_], 1, i);

@@ -224,6 +224,7 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_
         return;
     const Rail& rail = ep.rail();
     if (ep.advisor == nullptr) {
+        // The transport has read the topology when it was opened.
         ep.advisor = std::make_unique<Advisor>(
             rail.selection().rndv_from(BufferKind::kPlain),
             kCachesPerTurn * ucs::system_topology().second_level_cache_bytes());

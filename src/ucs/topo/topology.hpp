@@ -66,6 +66,8 @@ class Topology {
 };
 
 /// This machine, without devices. Where it cannot be read (logged), one node with one processor.
+/// The first call, which reads it, throws std::bad_alloc where memory ends: it belongs where
+/// something is opened, never where messages go. Later ones allocate nothing.
 const Topology& system_topology();
 
 /// Where the calling thread runs at this moment. -1 when the kernel does not say.

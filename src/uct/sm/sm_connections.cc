@@ -39,6 +39,7 @@ ucs_status_t SmConnections::open() {
     cookie_ = ucs::random_u64();
     probe_value_ = ucs::random_u64();
     look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
+    pool_sizes_ = PoolSizes::of_machine(options_.pool_bytes);  // reads the topology, while it may
     const int node = ucs::current_node();
     numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
     ucs_status_t status = events_.open();
@@ -406,7 +407,7 @@ ucs_status_t SmConnections::make_tx(Link& link) {
         return link.failure;
     if ((link.state != LinkState::kGreeted && link.state != LinkState::kReady) || link.owes_hello)
         return UCS_ERR_NO_RESOURCE;
-    ucs_status_t status = iface_.buffers.open(PoolSizes::of_machine(options_.pool_bytes));
+    ucs_status_t status = iface_.buffers.open(pool_sizes_);
     if (status != UCS_OK)
         return status;
     RingGeometry geometry;

@@ -90,6 +90,7 @@ class SmConnections {
 
     SmIface& iface_;
     const SmOptions& options_;
+    PoolSizes pool_sizes_{};
     EventSet events_;
     PeerProcesses processes_;
     Link cancelled_link_{iface_, 0};
