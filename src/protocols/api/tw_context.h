@@ -194,12 +194,17 @@ TAGWIRE_API tw_status_t tw_worker_address(tw_worker_h worker, void* address, siz
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p);
 
+/// tw_worker_progress(): another thread progresses the worker.
+#define TW_PROGRESS_BUSY 0x100000U
+
 /// Advances everything of a worker: sends, receives, callbacks, connections.
 ///
 /// Callbacks run inside this call. Called from a callback it does nothing; the first such call is
-/// logged.
+/// logged. With TW_THREAD_MULTI one thread progresses at a time, and does not keep others waiting:
+/// their calls return at once. While it runs a callback every other call on the worker is possible.
 ///
-/// \return 0 when nothing happened.
+/// \return 0 when nothing happened, else a number below TW_PROGRESS_BUSY.
+/// \return TW_PROGRESS_BUSY: another thread is in this call, or in one that waits.
 TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 
 /// Takes completions from the completion queue of a worker.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "protocols/api/tw_context.h"
 #include "protocols/request/memory.hpp"
@@ -13,21 +14,7 @@ using namespace tagwire::proto;
 using tagwire::ucs::read_sized;
 using tagwire::ucs::write_sized;
 
-namespace {
-
-/// Apart, so that the other modes save no registers for it.
-[[gnu::noinline]] unsigned progress_locked(Worker& worker) {
-    unsigned count = 0;
-    {
-        const Entry entry(worker);
-        count = worker.progress();
-    }
-    if (count == 0)
-        worker.lock.give_way();  // it comes back at once
-    return count;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 extern "C" {
 
@@ -182,7 +169,7 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
 unsigned tw_worker_progress(tw_worker_h worker) {
     if (!worker_of(worker).is_multi) [[likely]]
         return worker_of(worker).progress();
-    return progress_locked(worker_of(worker));
+    return worker_of(worker).progress_shared();
 }
 
 unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {
@@ -208,8 +195,13 @@ tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsig
 tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(cb);
-    const Entry entry(worker_of(worker));
-    worker_of(worker).describe(cb, arg);
+    std::vector<Fact> facts;
+    {
+        const Entry entry(worker_of(worker));
+        facts = worker_of(worker).description();
+    }
+    for (const Fact& fact : facts)
+        cb(arg, fact.key.c_str(), fact.value.c_str());
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

@@ -57,7 +57,7 @@ class Wait {
     template <class IsOver>
     tw_status_t turn(const IsOver& is_over) {
         const Entry entry(worker_);
-        if (worker_.is_in_progress()) {
+        if (worker_.is_in_progress_here()) {
             TW_LOG_ERROR("%s: called from a callback, where waiting is not allowed", call_);
             return TW_ERR_INVALID_PARAM;
         }
@@ -80,9 +80,11 @@ class Wait {
         Seen seen{.was_interrupted = std::exchange(was_interrupted_, false)};
         if (is_over(me, seen))
             return TW_OK;
-        seen.moved = worker_.waiting().progress_for(me);
-        if (is_over(me, seen))
-            return TW_OK;
+        if (!worker_.is_in_progress()) {
+            seen.moved = worker_.waiting().progress_for(me);
+            if (is_over(me, seen))
+                return TW_OK;
+        }
         if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
             return TW_ERR_TIMED_OUT;
         if (mode_ != TW_WAIT_SLEEP)
@@ -96,7 +98,8 @@ class Wait {
     }
 
     void sleep() {
-        pollfd polled[] = {{fd_, POLLIN, 0}, {event_, POLLIN, 0}};
+        // Without an arming the descriptor may tell of what progress is about to take.
+        pollfd polled[] = {{arming_ != 0 ? fd_ : -1, POLLIN, 0}, {event_, POLLIN, 0}};
         const std::uint64_t now = tagwire::ucs::clock_now_ns();
         const std::uint64_t left = end_ns_ > now ? end_ns_ - now : 0;
         const timespec time = tagwire::ucs::timespec_of(left);

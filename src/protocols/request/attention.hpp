@@ -3,19 +3,45 @@
 // number of events that the program may have seen. The parts of a worker share it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+
+#include "ucs/sys/thread_name.hpp"
 
 namespace tagwire::proto {
 
 class Attention {
   public:
+    /// `is_shared`: any thread may progress the worker, one at a time, and others may call while
+    /// its callbacks run.
+    explicit Attention(bool is_shared) : is_shared_(is_shared) {}
+
     /// False: the common case, read once per call of progress.
     bool is_needed() const { return bits_ != 0; }
 
-    /// A callback of the worker is running, in the calling thread.
+    /// A thread is inside progress: this one, or one whose callback runs.
     bool is_in_progress() const { return (bits_ & kInProgress) != 0; }
-    void begin_progress() { bits_ |= kInProgress; }
-    void end_progress() { bits_ = static_cast<std::uint8_t>(bits_ & ~kInProgress); }
+    /// The calling thread is, in a callback.
+    bool is_in_progress_here() const {
+        return is_in_progress() && (!is_shared_ || is_progressing_thread());
+    }
+    /// Without the worker's lock: the calling thread, which is inside progress, has it not.
+    bool is_progressing_thread() const {
+        // Relaxed: this thread wrote it, or it names another thread or none.
+        return thread_.load(std::memory_order_relaxed) == ucs::this_thread();
+    }
+    /// Without the worker's lock: some thread is.
+    bool is_progressing() const { return thread_.load(std::memory_order_relaxed) != 0; }
+    void begin_progress() {
+        bits_ |= kInProgress;
+        if (is_shared_)
+            thread_.store(ucs::this_thread(), std::memory_order_relaxed);
+    }
+    void end_progress() {
+        bits_ = static_cast<std::uint8_t>(bits_ & ~kInProgress);
+        if (is_shared_)
+            thread_.store(0, std::memory_order_relaxed);
+    }
 
     /// The next call of progress runs the slow work.
     void ask_slow_work() { bits_ |= kSlowWork; }
@@ -37,7 +63,9 @@ class Attention {
     static constexpr std::uint8_t kSlowWork = 2;
     static constexpr std::uint8_t kWatched = 4;
 
+    const bool is_shared_;
     std::uint8_t bits_ = 0;
+    std::atomic<std::uintptr_t> thread_{0};  // that is inside progress, if it is shared
     std::uint64_t events_ = 0;
 };
 

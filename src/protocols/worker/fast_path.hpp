@@ -142,6 +142,13 @@ inline bool is_short(const Request& request, std::size_t length) {
 /// Data up to this length is copied by a few moves here.
 inline constexpr std::size_t kShortCopyMax = 256;
 
+/// Apart, so that the other modes save no registers for it.
+[[gnu::noinline]] inline void call_unlocked(WorkerCore& worker, tw_complete_cb_t complete,
+                                            const tw_completion_t& done) {
+    const Unlocked callback(worker);
+    complete(&done);
+}
+
 /// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
 /// kTagged and kImm.
 template <bool kIsLong>
@@ -168,6 +175,8 @@ template <bool kIsLong>
     done.message = nullptr;
     const tw_complete_cb_t complete = request.complete;
     worker.requests().release_plain(request);
+    if (worker.is_multi) [[unlikely]]
+        return call_unlocked(worker, complete, done);
     complete(&done);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -56,14 +57,18 @@ unsigned Notices::run(std::uint64_t told) {
 }
 
 void Notices::tell(const Notice& notice) const {
-    if (notice.is_event)
+    if (notice.is_event) {
+        const Unlocked callback(worker_);
         return params_.peer_event(params_.peer_event_arg, notice.worker_id, notice.event,
                                   notice.status);
+    }
     if (notice.ep == nullptr)
         return;
     notice.ep->has_notice = false;
-    if (notice.ep->is_open && !notice.ep->is_closing)
-        params_.ep_failed(params_.ep_failed_arg, notice.ep, notice.status);
+    if (!notice.ep->is_open || notice.ep->is_closing)
+        return;
+    const Unlocked callback(worker_);
+    params_.ep_failed(params_.ep_failed_arg, notice.ep, notice.status);
 }
 
 }  // namespace tagwire::proto

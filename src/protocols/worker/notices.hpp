@@ -13,11 +13,14 @@
 
 namespace tagwire::proto {
 
+class WorkerCore;
+
 class Endpoint;
 
 class Notices {
   public:
-    explicit Notices(const tw_worker_params_t& params) : params_(params) {}
+    Notices(WorkerCore& worker, const tw_worker_params_t& params)
+        : worker_(worker), params_(params) {}
 
     /// `after`: how many ends the worker has told of, ever, when this may be told.
     void add_failure(Endpoint& ep, tw_status_t status, std::uint64_t after);
@@ -44,6 +47,7 @@ class Notices {
 
     void tell(const Notice& notice) const;
 
+    WorkerCore& worker_;
     const tw_worker_params_t& params_;
     Fifo<Notice> queue_;
 };

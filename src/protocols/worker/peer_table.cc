@@ -248,7 +248,7 @@ void PeerTable::map_lane(uct_ep_h lane, Endpoint* ep) {
 void PeerTable::lane_failed(uct_ep_h lane, ucs_status_t status) {
     if (!lanes_.contains(lane))
         return;
-    if (worker_.is_in_progress())
+    if (worker_.is_in_progress_here())
         return fail_lane({lane, status});
     lane_failures_.push_back({lane, status});
     worker_.ask_slow_work();

@@ -28,7 +28,7 @@ namespace tagwire::proto {
 class PeerTable {
   public:
     PeerTable(WorkerCore& owner, const tw_worker_params_t& params)
-        : worker_(owner), notices_(params) {}
+        : worker_(owner), notices_(owner, params) {}
     PeerTable(const PeerTable&) = delete;
     PeerTable& operator=(const PeerTable&) = delete;
 

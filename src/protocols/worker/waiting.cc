@@ -3,17 +3,9 @@
 
 #include "protocols/worker/worker.hpp"
 #include "ucs/log/log.hpp"
-#include "ucs/sys/recursive_lock.hpp"
+#include "ucs/sys/thread_name.hpp"
 
 namespace tagwire::proto {
-
-namespace {
-
-std::uintptr_t this_thread() {
-    return reinterpret_cast<std::uintptr_t>(&ucs::self_of_thread);
-}
-
-}  // namespace
 
 ucs_status_t Waiting::event_fd(int* fd_p) {
     const ucs_status_t status = wakeup_.open(worker_.rails());
@@ -36,17 +28,17 @@ ucs_status_t Waiting::arm() {
     }
     if (worker_.is_in_progress())
         return UCS_ERR_BUSY;
-    const ucs_status_t status = protocol_.arm(this_thread());
+    const ucs_status_t status = protocol_.arm(ucs::this_thread());
     settle(false);
     return status;
 }
 
 Waiter& Waiting::wake_up(std::uint64_t arming) {
-    return protocol_.wake_up(this_thread(), arming);
+    return protocol_.wake_up(ucs::this_thread(), arming);
 }
 
 unsigned Waiting::progress() {
-    protocol_.call_in(this_thread());
+    protocol_.call_in(ucs::this_thread());
     const unsigned count = progress_all();
     settle(false);
     return count;
@@ -55,7 +47,9 @@ unsigned Waiting::progress() {
 ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
     if (worker_.is_multi && !me.event.make())
         return UCS_ERR_IO_ERROR;
-    const ucs_status_t status = protocol_.fall_asleep(me, arming_p);
+    const ucs_status_t status = worker_.is_in_progress()
+                                    ? protocol_.fall_asleep_beside(me, arming_p)
+                                    : protocol_.fall_asleep(me, arming_p);
     if (status == UCS_OK)
         worker_.set_watched(true);
     return status;
@@ -63,8 +57,8 @@ ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
 
 void Waiting::settle(bool leaves_work) {
     if (worker_.is_in_progress())
-        return;  // a call of a callback: progress settles
-    protocol_.settle(this_thread(), leaves_work);
+        return;  // a callback runs: progress settles
+    protocol_.settle(ucs::this_thread(), leaves_work);
     worker_.set_watched(protocol_.is_watched());
 }
 

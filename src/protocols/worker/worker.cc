@@ -19,16 +19,15 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Tells the facts of a rail's interface as "iface_N_KEY".
-void tell_interface(const Rail& rail, tw_describe_cb_t cb, void* arg) {
+/// Adds the facts of a rail's interface as "iface_N_KEY".
+void add_interface(const Rail& rail, std::vector<Fact>& facts) {
     struct Teller {
         std::string prefix;
-        tw_describe_cb_t cb;
-        void* arg;
-    } teller{fmt::format("iface_{}_", rail.index()), cb, arg};
+        std::vector<Fact>& facts;
+    } teller{fmt::format("iface_{}_", rail.index()), facts};
     const auto tell = [](void* to, const char* key, const char* value) {
         const Teller& one = *static_cast<const Teller*>(to);
-        one.cb(one.arg, (one.prefix + key).c_str(), value);
+        one.facts.push_back({one.prefix + key, value});
     };
     if (tagwire_uct_iface_describe(rail.iface(), tell, &teller) == UCS_ERR_NO_MEMORY)
         throw std::bad_alloc();
@@ -182,12 +181,37 @@ Worker::~Worker() {
     ucs_async_context_destroy(async_);
 }
 
-unsigned Worker::progress_slowly() {
-    if (is_in_progress()) {
-        if (!std::exchange(has_refused_progress_, true))
-            TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
-        return 0;
+unsigned Worker::refuse_progress() {
+    if (!std::exchange(has_refused_progress_, true))
+        TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
+    return 0;
+}
+
+unsigned Worker::progress_shared() {
+    if (!lock.try_lock()) {
+        if (attention_.is_progressing_thread())
+            return refuse_progress();
+        if (attention_.is_progressing())
+            return TW_PROGRESS_BUSY;
+        lock.lock();  // whoever has it leaves soon
     }
+    unsigned count;
+    if (is_in_progress()) [[unlikely]] {
+        count = is_in_progress_here() ? refuse_progress() : TW_PROGRESS_BUSY;
+    } else {
+        count = progress();
+        if (is_watched()) [[unlikely]]
+            waiting_.settle(false);  // a thread fell asleep while a callback ran
+    }
+    lock.unlock();
+    if (count == 0)
+        lock.give_way();  // this thread comes back at once
+    return count;
+}
+
+unsigned Worker::progress_slowly() {
+    if (is_in_progress())
+        return refuse_progress();
     if (!is_watched())
         return progress_all();
     return waiting_.progress();
@@ -275,9 +299,10 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->endpoints = endpoints_.size();
 }
 
-void Worker::describe(tw_describe_cb_t cb, void* arg) {
-    const auto tell = [&](const std::string& key, const std::string& value) {
-        cb(arg, key.c_str(), value.c_str());
+std::vector<Fact> Worker::description() {
+    std::vector<Fact> facts;
+    const auto tell = [&](std::string key, std::string value) {
+        facts.push_back({std::move(key), std::move(value)});
     };
     tell("worker_id", fmt::format("{:016x}", id_));
     tell("address_bytes", fmt::format("{}", address_.size()));
@@ -305,7 +330,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
         tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });
     for (const auto& rail : rails_)
-        tell_interface(*rail, cb, arg);
+        add_interface(*rail, facts);
+    return facts;
 }
 
 }  // namespace tagwire::proto

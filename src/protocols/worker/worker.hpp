@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "protocols/eager/receiver.hpp"
@@ -20,6 +21,12 @@
 #include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
+
+/// For people.
+struct Fact {
+    std::string key;
+    std::string value;
+};
 
 /// On cache lines of its own: workers of several threads lie one behind the other in the heap.
 class alignas(128) Worker : public WorkerCore {
@@ -32,7 +39,7 @@ class alignas(128) Worker : public WorkerCore {
 
     const std::vector<std::byte>& address() const { return address_; }
     void query(tw_worker_attr_t* attr) const;
-    void describe(tw_describe_cb_t cb, void* arg);
+    std::vector<Fact> description();
     ucs::CounterSet counters() const { return set_of(counters_); }
     void cancel(Request& request);
 
@@ -41,6 +48,8 @@ class alignas(128) Worker : public WorkerCore {
             return progress_slowly();
         return advance();
     }
+    /// As progress(), of a worker with a lock, which the caller has not. TW_PROGRESS_BUSY.
+    unsigned progress_shared();
     /// Slow work, then the transports.
     unsigned progress_all();
 
@@ -73,6 +82,7 @@ class alignas(128) Worker : public WorkerCore {
         return count;
     }
     unsigned progress_slowly();
+    unsigned refuse_progress();
     unsigned run_slow_work();
     unsigned look_around();
     unsigned look_at_rails();
@@ -102,7 +112,7 @@ inline Worker& worker_of(WorkerCore& core) {
     return static_cast<Worker&>(core);
 }
 
-/// Held by every call of the API on a worker.
+/// Held by every call of the API on a worker but while callbacks run (Unlocked).
 class Entry {
   public:
     explicit Entry(WorkerCore& worker) : worker_(worker) {

@@ -26,7 +26,7 @@
 #include "protocols/request/request.hpp"
 #include "protocols/request/request_table.hpp"
 #include "protocols/worker/worker_counters.hpp"
-#include "ucs/sys/recursive_lock.hpp"
+#include "ucs/sys/spin_lock.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_worker {};
@@ -64,8 +64,10 @@ class WorkerCore : public tw_worker {
 
     // ---- Events
 
-    /// A callback of this worker is running, in the calling thread.
+    /// A thread is inside progress: this one, or one whose callback runs.
     bool is_in_progress() const { return attention_.is_in_progress(); }
+    /// A callback of this worker is running, in the calling thread.
+    bool is_in_progress_here() const { return attention_.is_in_progress_here(); }
     void ask_slow_work() { attention_.ask_slow_work(); }
     /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
@@ -104,7 +106,7 @@ class WorkerCore : public tw_worker {
     const bool is_multi;
     tw_worker_limits_t limits;
     bool receives_long;  // receives cannot be posted on the fast path: there is a lock, or a device
-    ucs::RecursiveLock lock;  // with is_multi
+    ucs::SpinLock lock;  // with is_multi
 
   protected:
     WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
@@ -115,7 +117,7 @@ class WorkerCore : public tw_worker {
     const tw_worker_params_t params_;
     const std::uint64_t id_;
     std::vector<std::unique_ptr<Rail>> rails_;
-    Attention attention_;
+    Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{*this, options()};
     RequestTable requests_{*this, attention_};
@@ -124,6 +126,24 @@ class WorkerCore : public tw_worker {
     PeerTable& peers_;
     Receiver& receiver_;
     DeviceTags* device_tags_ = nullptr;
+};
+
+/// A callback of the program runs: other threads may enter meanwhile, as the callback itself may.
+class Unlocked {
+  public:
+    explicit Unlocked(WorkerCore& worker) : worker_(worker) {
+        if (worker.is_multi)
+            worker.lock.unlock();
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+    ~Unlocked() {
+        if (worker_.is_multi)
+            worker_.lock.lock();
+    }
+
+  private:
+    WorkerCore& worker_;
 };
 
 }  // namespace tagwire::proto

@@ -73,6 +73,12 @@ class ModelWorker {
         const auto moved =
             static_cast<unsigned>(came - std::exchange(seen_, came)) + std::exchange(work_, 0U);
         ends_ += moved;
+        if (moved > 0) {  // a callback
+            is_in_progress_ = true;
+            lock_.unlock();
+            lock_.lock();
+            is_in_progress_ = false;
+        }
         return moved;
     }
 
@@ -96,6 +102,10 @@ class ModelWorker {
     // ---- The calls of threads
     void progress(std::uintptr_t thread) {
         lock_.lock();
+        if (is_in_progress_) {
+            lock_.unlock();
+            return;
+        }
         protocol_.call_in(thread);
         progress_all();
         settle(thread, false);
@@ -114,7 +124,7 @@ class ModelWorker {
             progress(thread);
             lock_.lock();
             const bool is_over = ends_ >= wanted;
-            const bool is_armed = !is_over && protocol_.arm(thread) == UCS_OK;
+            const bool is_armed = !is_over && !is_in_progress_ && protocol_.arm(thread) == UCS_OK;
             settle(thread, false);
             lock_.unlock();
             if (is_over)
@@ -142,7 +152,7 @@ class ModelWorker {
   private:
     bool is_readable() const { return rung_.is_raised() || transport_.is_raised(); }
     void settle(std::uintptr_t thread, bool leaves_work) {
-        if (flaw_ != Flaw::kDoesNotSettle)
+        if (flaw_ != Flaw::kDoesNotSettle && !is_in_progress_)
             protocol_.settle(thread, leaves_work);
     }
 
@@ -155,11 +165,13 @@ class ModelWorker {
             lock_.lock();
             Waiter& me = protocol_.wake_up(thread, std::exchange(told_of, 0));
             bool has_ended = is_over(me, was_interrupted);
-            if (!has_ended) {
+            if (!has_ended && !is_in_progress_) {
                 protocol_.progress_for(me);
                 has_ended = is_over(me, was_interrupted);
             }
-            const bool sleeps = !has_ended && protocol_.fall_asleep(me, &arming) == UCS_OK;
+            const bool sleeps =
+                !has_ended && (is_in_progress_ ? protocol_.fall_asleep_beside(me, &arming)
+                                               : protocol_.fall_asleep(me, &arming)) == UCS_OK;
             me.waits = !has_ended;
             if (protocol_.is_watched())
                 settle(thread, false);
@@ -170,12 +182,12 @@ class ModelWorker {
             if (!sleeps)
                 continue;
             const auto is_awake = [&] {
-                return is_readable() || me.event.level.is_raised() ||
+                return (arming != 0 && is_readable()) || me.event.level.is_raised() ||
                        (may_be_interrupted && interrupted_.is_raised());
             };
             // By one reference, which needs no memory: a schedule that fails is abandoned here.
             det::block_until([&is_awake] { return is_awake(); });
-            if (is_readable()) {
+            if (arming != 0 && is_readable()) {
                 told_of = arming;
             } else if (may_be_interrupted && interrupted_.is_raised()) {
                 interrupted_.take();
@@ -188,6 +200,7 @@ class ModelWorker {
     ModelLock lock_;
     Protocol protocol_{*this};
     std::uint64_t ends_ = 0, seen_ = 0;  // with the lock
+    bool is_in_progress_ = false;        // ... when it is released for a callback
     unsigned work_ = 0;
     DetLevel rung_, transport_, interrupted_;
     DetAtomic<std::uint64_t> signals_{0}, came_{0};

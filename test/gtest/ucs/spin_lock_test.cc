@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/sys/spin_lock.hpp"
+
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
 
-#include "ucs/sys/recursive_lock.hpp"
-
 namespace tagwire::ucs {
 namespace {
 
-TEST(RecursiveLockTest, one_thread_at_a_time_is_inside) {
+template <class Take>
+void count_by(Take take) {
     constexpr int kThreads = 4, kRounds = 20000;
-    RecursiveLock lock;
+    SpinLock lock;
     int counted = 0;
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
         threads.emplace_back([&] {
             for (int round = 0; round < kRounds; ++round) {
-                lock.lock();
+                take(lock);
                 ++counted;
                 lock.unlock();
+                lock.give_way();
             }
         });
     }
@@ -28,21 +30,24 @@ TEST(RecursiveLockTest, one_thread_at_a_time_is_inside) {
     EXPECT_EQ(counted, kThreads * kRounds);
 }
 
-TEST(RecursiveLockTest, its_owner_may_take_it_again) {
-    RecursiveLock lock;
-    bool has_other_been_inside = false;
-    lock.lock();
-    lock.lock();
-    std::thread other([&] {
-        lock.lock();
-        has_other_been_inside = true;
-        lock.unlock();
+TEST(SpinLockTest, one_thread_at_a_time_is_inside) {
+    count_by([](SpinLock& lock) { lock.lock(); });
+}
+
+TEST(SpinLockTest, one_thread_at_a_time_is_inside_by_trying) {
+    count_by([](SpinLock& lock) {
+        while (!lock.try_lock())
+            std::this_thread::yield();
     });
+}
+
+TEST(SpinLockTest, a_taken_lock_cannot_be_taken_by_trying) {
+    SpinLock lock;
+    EXPECT_TRUE(lock.try_lock());
+    EXPECT_FALSE(lock.try_lock());
     lock.unlock();
-    EXPECT_FALSE(has_other_been_inside);  // still taken once
+    EXPECT_TRUE(lock.try_lock());
     lock.unlock();
-    other.join();
-    EXPECT_TRUE(has_other_been_inside);
 }
 
 }  // namespace

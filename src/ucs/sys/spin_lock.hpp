@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A lock for sections that are short and never wait. Taking one that is free is one atomic
+// instruction, releasing it is a store. A thread that finds it taken spins for a while, then yields
+// the processor. Its owner must not take it again.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "ucs/sys/spin_pause.hpp"
+
+namespace tagwire::ucs {
+
+class SpinLock {
+  public:
+    SpinLock() = default;
+    SpinLock(const SpinLock&) = delete;
+    SpinLock& operator=(const SpinLock&) = delete;
+
+    void lock() {
+        // SYNC spin_lock: pairs with the release in unlock().
+        if (taken_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+            wait();
+    }
+
+    /// False: another thread is inside.
+    bool try_lock() {
+        // SYNC spin_lock: pairs with the release in unlock(). Read first: a thread that only looks
+        // does not take the line away from who is inside.
+        return !taken_.load(std::memory_order_relaxed) &&
+               !taken_.exchange(true, std::memory_order_acquire);
+    }
+
+    void unlock() {
+        // SYNC spin_lock: pairs with the acquires in lock(), try_lock() and wait().
+        taken_.store(false, std::memory_order_release);
+    }
+
+    /// For who takes it again and again, right after unlock(): those who wait for it get a turn,
+    /// who else could hardly ever find it free.
+    void give_way() const {
+        // Relaxed: who comes later has its turn later.
+        for (unsigned spins = 0; waiting_.load(std::memory_order_relaxed) > 0 &&
+                                 !taken_.load(std::memory_order_relaxed);
+             ++spins) {
+            if (spins == kSpins) {
+                ::sched_yield();
+                return;
+            }
+            spin_pause();
+        }
+    }
+
+  private:
+    static constexpr unsigned kSpins = 200;
+
+    [[gnu::noinline]] void wait() {
+        waiting_.fetch_add(1, std::memory_order_relaxed);
+        for (unsigned spins = 0; !try_lock(); ++spins) {
+            if (spins < kSpins)
+                spin_pause();
+            else
+                ::sched_yield();
+        }
+        waiting_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+    std::atomic<bool> taken_{false};
+    std::atomic<std::uint32_t> waiting_{0};
+};
+
+}  // namespace tagwire::ucs

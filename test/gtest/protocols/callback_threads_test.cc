@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A callback of a worker of many threads runs for long: no other thread waits for it.
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "protocols/waiting.hpp"
+
+namespace tagwire::test {
+namespace {
+
+class MsgCallbackThreads : public MsgTest {
+  protected:
+    /// While a thread of its own is in the callback of a receive with tag 1.
+    void while_a_callback_runs(const std::function<void()>& act) {
+        tw_op_t how = op(this);
+        how.complete = [](const tw_completion_t* done) {
+            auto& test = *static_cast<MsgCallbackThreads*>(done->context);
+            EXPECT_EQ(tw_worker_progress(test.shared_.worker()), 0U) << "from a callback";
+            test.is_inside_ = true;
+            while (!test.may_leave_)
+                std::this_thread::yield();
+        };
+        char byte = 0;
+        ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
+        ASSERT_GE(tw_tag_send(shared_.to(shared_), "x", 1, 1, nullptr, nullptr), TW_OK);
+        std::thread inside([&] {
+            while (!is_inside_)
+                tw_worker_progress(shared_.worker());
+        });
+        while (!is_inside_)
+            std::this_thread::yield();
+        act();
+        may_leave_ = true;
+        inside.join();
+    }
+
+    Node shared_{context_.get(), TW_THREAD_MULTI};
+    std::atomic<bool> is_inside_{false}, may_leave_{false};
+};
+
+TEST_F(MsgCallbackThreads, progress_of_another_thread_returns_at_once_and_says_why) {
+    while_a_callback_runs(
+        [&] { EXPECT_EQ(tw_worker_progress(shared_.worker()), TW_PROGRESS_BUSY); });
+    EXPECT_LT(tw_worker_progress(shared_.worker()), TW_PROGRESS_BUSY);
+}
+
+TEST_F(MsgCallbackThreads, other_threads_send_receive_cancel_and_ask) {
+    char bytes[2] = {};
+    tw_request_h canceled = nullptr, received = nullptr;
+    tw_completion_t done{};
+    while_a_callback_runs([&] {
+        ASSERT_EQ(tw_tag_recv(shared_.worker(), &bytes[0], 1, 2, 0, nullptr, &canceled),
+                  TW_INPROGRESS);
+        EXPECT_EQ(tw_request_cancel(canceled), TW_OK);
+        EXPECT_EQ(tw_request_test(canceled, &done), TW_ERR_CANCELED);
+        ASSERT_EQ(tw_tag_recv(shared_.worker(), &bytes[1], 1, 3, 0, nullptr, &received),
+                  TW_INPROGRESS);
+        EXPECT_GE(tw_tag_send(shared_.to(shared_), "y", 1, 3, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_worker_poll(shared_.worker(), &done, 1), 0U);
+        EXPECT_FALSE(shared_.description().empty());
+    });
+    EXPECT_EQ(tw_request_wait(received, TW_WAIT_YIELD, kPatience, nullptr), TW_OK);
+    EXPECT_EQ(bytes[1], 'y');
+    tw_request_free(canceled);
+    tw_request_free(received);
+}
+
+// Callbacks run inside progress, one at a time: that of a cancel waits for the next call.
+TEST_F(MsgCallbackThreads, no_callback_runs_in_a_call_of_another_thread) {
+    std::atomic<int> ended{0};
+    tw_op_t how = op(&ended);
+    how.complete = [](const tw_completion_t* done) {
+        EXPECT_EQ(done->status, TW_ERR_CANCELED);
+        ++*static_cast<std::atomic<int>*>(done->context);
+    };
+    char byte = 0;
+    while_a_callback_runs([&] {
+        tw_request_h request = nullptr;
+        ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 2, 0, &how, &request), TW_INPROGRESS);
+        EXPECT_EQ(tw_request_cancel(request), TW_OK);
+        EXPECT_EQ(ended, 0);
+    });
+    while (ended == 0)
+        tw_worker_progress(shared_.worker());
+}
+
+TEST_F(MsgCallbackThreads, a_thread_that_sleeps_meanwhile_wakes_when_progress_has_ended) {
+    char byte = 0;
+    tw_request_h request = nullptr;
+    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 2, 0, nullptr, &request), TW_INPROGRESS);
+    std::unique_ptr<WatchedThread> sleeper;
+    while_a_callback_runs([&] {
+        sleeper = std::make_unique<WatchedThread>(
+            [&] { EXPECT_EQ(tw_request_wait(request, TW_WAIT_SLEEP, kPatience, nullptr), TW_OK); });
+        sleeper->until_it_sleeps();
+        EXPECT_GE(tw_tag_send(shared_.to(shared_), "y", 1, 2, nullptr, nullptr), TW_OK);
+    });
+    sleeper.reset();
+    EXPECT_EQ(byte, 'y');
+    tw_request_free(request);
+}
+
+TEST_F(MsgCallbackThreads, a_callback_may_be_told_of_facts_and_call) {
+    const auto call = [](void* arg, const char*, const char*) {
+        tw_worker_attr_t attr{};
+        attr.struct_bytes = sizeof attr;
+        EXPECT_EQ(tw_worker_query(static_cast<Node*>(arg)->worker(), &attr), TW_OK);
+    };
+    EXPECT_EQ(tw_worker_describe(shared_.worker(), call, &shared_), TW_OK);
+}
+
+}  // namespace
+}  // namespace tagwire::test
