@@ -55,11 +55,10 @@ constexpr float kBetter = 0.92F;
 constexpr float kHopeless = 4;
 /// Until then those in use may become so many times as fast.
 constexpr float kCold = 3;
-/// Where they are known to take kGlanceFrom times as long as rendezvous, a trial begins with one
-/// message, a glance, and goes on if that took less than is known. There is one now and then that
-/// goes on all the same, for a cold message may take as long as is known.
+/// Where they are known to take kGlanceFrom times as long as rendezvous, there are glances between
+/// the trials: one message, which a trial follows if it took less than is known.
 constexpr unsigned kGlance = 1;
-constexpr float kGlanceFrom = 2.5F;
+constexpr float kGlanceFrom = 1.5F;
 /// Eager messages are cold after so many rendezvous in a row.
 constexpr unsigned kCoolsAfter = 32;
 /// Share of the time of messages for trials, and where only they can tell another regime. The
@@ -120,8 +119,8 @@ bool Advisor::learn(unsigned way, std::size_t i, float now) {
     std::uint8_t& learnt = regime.learnt[way][i];
     seen_[way][i] = number_;
     regime.used = number_;
-    if (is_cold(way)) {
-        learn_cold(i, now);
+    if (way == 0 && (is_cold(way) || learnt < kSettled)) {
+        learn_early(i, now);
         return false;
     }
     const unsigned settled = is_in_trial_ ? kSettledTrial : kSettled;
@@ -152,10 +151,24 @@ bool Advisor::is_cold(unsigned way) const {
     return way == 0 && warm_bytes_ < kTurnsMax * turn_;
 }
 
-/// A time that is less than is known holds, though it may still fall; one that is more does not.
-void Advisor::learn_cold(std::size_t i, float now) {
-    float& known = regimes_[present_].known[0][i];
-    known = known == 0 ? now : std::min(known, now);
+/// The longer one of the times of this message and the one before it: one alone is short by
+/// accident where all parts had come before the first was taken.
+float Advisor::of_two(std::size_t i, float now) {
+    const float before = std::exchange(eager_before_[i], now);
+    return before == 0 ? 0 : std::max(before, now);
+}
+
+/// Eager messages are cold, or new to the regime: a time that is less than is known holds, though it
+/// may still fall; one that is more does not.
+void Advisor::learn_early(std::size_t i, float now) {
+    Regime& regime = regimes_[present_];
+    float& known = regime.known[0][i];
+    const float time = of_two(i, now);
+    if (time == 0)
+        return;
+    known = known == 0 ? time : std::min(known, time);
+    if (!is_cold(0))
+        ++regime.learnt[0][i];
 }
 
 /// A time that does not fit.
@@ -373,6 +386,7 @@ void Advisor::want_trial(unsigned way, std::size_t bytes, double time) {
                                                       : kTrialEveryMin;
     turns_ = 0;
     turn_least_ = {};
+    eager_before_ = {};
     is_unsure_ = false;
     ask(other, is_whole ? turn : kGlance);
 }
@@ -395,7 +409,8 @@ void Advisor::ask(unsigned way, unsigned messages) {
 bool Advisor::try_eager(std::size_t bytes, float now) {
     const std::size_t i = class_of(bytes);
     float& least = turn_least_[i];
-    least = least == 0 ? now : std::min(least, now);
+    if (const float time = of_two(i, now); time != 0)
+        least = least == 0 ? time : std::min(least, time);
     seen_[0][i] = number_;
     if (awaited_ != 0)
         return false;
@@ -415,6 +430,8 @@ bool Advisor::try_eager(std::size_t bytes, float now) {
 bool Advisor::has_gone_far_enough(std::size_t i) const {
     const float least = turn_least_[i];
     const float rndv = regimes_[present_].known[1][i];
+    if (least == 0)
+        return turns_ >= kTurnsMax;
     if (turns_ >= kTurnsMax || least < rndv * kBetter || (rndv != 0 && least > rndv * kHopeless))
         return true;
     return turns_ >= kTurnsMin && least > turn_least_before_[i] * kFaster;

@@ -101,7 +101,8 @@ class Advisor : public ucs::FromReserve {
     bool watch(unsigned way, std::size_t i, float now, bool is_fall);
     void warm(unsigned way, std::size_t bytes);
     bool is_cold(unsigned way) const;
-    void learn_cold(std::size_t i, float now);
+    float of_two(std::size_t i, float now);
+    void learn_early(std::size_t i, float now);
     Ways evidence(unsigned way) const;
     void leave(unsigned way);
     void begin_regime(const Ways& seen, unsigned way);
@@ -132,12 +133,13 @@ class Advisor : public ucs::FromReserve {
     std::array<Watch, 2> watches_{};
     std::array<std::array<std::uint32_t, kClasses>, 2> seen_{};  // the last message; 0: none
 
-    unsigned trials_ = 0;                       // messages wanted now
-    unsigned trial_way_ = 0;                    // of the last trial
-    unsigned trial_size_ = 0;                   // its messages, of eager ones those of a turn
-    unsigned awaited_ = 0;                      // those that have not come
-    unsigned turns_ = 0;                        // of eager messages in the trial
-    std::array<float, kClasses> turn_least_{};  // least times of a byte in this turn
+    unsigned trials_ = 0;                         // messages wanted now
+    unsigned trial_way_ = 0;                      // of the last trial
+    unsigned trial_size_ = 0;                     // its messages, of eager ones those of a turn
+    unsigned awaited_ = 0;                        // those that have not come
+    unsigned turns_ = 0;                          // of eager messages in the trial
+    std::array<float, kClasses> eager_before_{};  // time of a byte of the last one; 0: none
+    std::array<float, kClasses> turn_least_{};    // least times of a byte in this turn
     std::array<float, kClasses> turn_least_before_{};  // ... and in the one before
     std::size_t warm_bytes_ = 0;                       // of eager messages since they were cold
     unsigned rndv_in_a_row_ = 0;

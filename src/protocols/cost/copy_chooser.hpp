@@ -42,7 +42,7 @@ class CopyChooser {
         is_far_ = rule.kind == ucs::CopyKind::kNonTemporal;
     }
 
-    /// For the copy of the next message, or of all its parts.
+    /// For the copy of the next message, of all its parts, or of one.
     Plan plan(std::size_t message_bytes) {
         if (!is_choosing_ || message_bytes < kFrom)
             return {rule_.kind_for(message_bytes), false};

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocols/cost/copy_in.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
-#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -24,23 +24,6 @@ Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
         envelope.add_ack(kAckMatch, request.id);
     return envelope;
 }
-
-/// The copy of a message, or of a part, as was planned. The endpoint learns how long it took.
-struct CopyIn {
-    CopyChooser* chooser = nullptr;
-    CopyChooser::Plan plan{};
-
-    static CopyIn of(Endpoint& ep, std::size_t message_bytes) {
-        return {&ep.copy_in, ep.copy_in.plan(message_bytes)};
-    }
-    template <class Copy>
-    void run(std::size_t bytes, Copy&& copy) const {
-        const std::uint64_t begun = plan.is_timed ? ucs::ticks_now() : 0;
-        copy(plan.kind);
-        if (plan.is_timed) [[unlikely]]
-            chooser->took(plan.kind, bytes, static_cast<double>(ucs::ticks_now() - begun));
-    }
-};
 
 /// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
 struct Packing {
@@ -94,7 +77,7 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
         message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
         message.length >= ep_.rndv().from(kPlainBuffer))
         return false;
-    packing.copy = CopyIn::of(ep_, message.length);
+    packing.copy = CopyIn::of(ep_.copy_in, message.length);
     const ssize_t packed = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                            PlainPacking::pack, &packing, 0);
     if (packed < 0)
@@ -130,7 +113,7 @@ ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     envelope.header.flags |= flags;
     Packing packing{&envelope, envelope.bytes, &request, request.buffer.length,
-                    CopyIn::of(ep_, request.buffer.length)};
+                    CopyIn::of(ep_.copy_in, request.buffer.length)};
     return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                      Packing::pack, &packing, 0));
 }
@@ -150,7 +133,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     envelope.add_total(total);
-    const CopyIn copy = CopyIn::of(ep_, total);
+    const CopyIn copy = CopyIn::of(ep_.copy_in, total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
             return UCS_ERR_NO_RESOURCE;

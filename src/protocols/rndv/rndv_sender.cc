@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "protocols/cost/advisor.hpp"
+#include "protocols/cost/copy_in.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
@@ -286,18 +287,20 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         RndvData head;
         const Request* request;
         std::size_t bytes;
-        ucs::CopyKind kind;
+        CopyIn copy;
     } piece{{request.offset, request.peer_id, ep_.peer_names},
             &request,
             0,
-            ep_.copy_in.kind_for(request.wanted)};
+            CopyIn::of(ep_.copy_in, request.wanted)};
     piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
                                           request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {
         const auto& packed = *static_cast<const Piece*>(arg);
         std::memcpy(to, &packed.head, sizeof packed.head);
-        packed.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packed.head,
-                                      packed.request->offset, packed.bytes, packed.kind);
+        packed.copy.run(packed.bytes, [&](ucs::CopyKind kind) {
+            packed.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packed.head,
+                                          packed.request->offset, packed.bytes, kind);
+        });
         return sizeof packed.head + packed.bytes;
     };
     const ssize_t sent =
