@@ -8,6 +8,7 @@
 
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
+#include "tools/perf.hpp"
 #include "tools/report.hpp"
 #include "tools/sizes.hpp"
 
@@ -156,6 +157,29 @@ void print(const tw_explanation_t& explanation) {
     }
 }
 
+/// A latency test between two processes, at level msg; nothing without --live.
+std::vector<PerfPlan> live_plans(const ExplainArguments& arguments) {
+    if (!arguments.live) {
+        if (arguments.cpu)
+            throw UsageError("--cpu is for the two processes of --live");
+        return {};
+    }
+    if (!arguments.json.empty()) {
+        throw UsageError(
+            "--live has no JSON; the same comes from tagwire perf tag_lat --level msg "
+            "--json FILE");
+    }
+    PerfArguments perf;
+    perf.test = "tag_lat";
+    perf.level = "msg";
+    perf.transport = arguments.transports;
+    perf.size = arguments.sizes.value_or(kDefaultSizes);
+    if (arguments.buffer != "plain")
+        perf.memory = arguments.buffer;
+    perf.cpu = arguments.cpu;
+    return make_plans({perf});
+}
+
 }  // namespace
 
 void print_explanations(const std::vector<ExplainedRail>& rails) {
@@ -188,6 +212,7 @@ std::vector<ExplainedRail> explain_curves(const std::string& transports) {
 void run_explain(const ExplainArguments& arguments) {
     const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
     const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
+    const std::vector<PerfPlan> live = live_plans(arguments);
     check_plot_name(arguments.plot);
     check_writable(arguments.json);
     check_writable(arguments.plot);
@@ -207,6 +232,12 @@ void run_explain(const ExplainArguments& arguments) {
         write_explanations_json(arguments.json, rails);
     if (!arguments.plot.empty())
         plot_explanations(arguments.plot, rails);
+    if (live.empty())
+        return;
+    std::printf("\nbetween two processes:\n\n");
+    std::fflush(stdout);
+    if (run_perf(live) != 0)
+        throw Failure("the messages between two processes have failed");
 }
 
 }  // namespace tagwire::tools

@@ -12,10 +12,12 @@
 
 namespace tagwire::tools {
 
-/// The command line as written: what was not given is empty.
+/// The command line as written: what was not given is empty, or false.
 struct ExplainArguments {
     std::optional<std::string> transports, sizes;
     std::string buffer = "plain";
+    bool live = false;
+    std::optional<std::string> cpu;  // with live
     std::string json;  // file, "-" or empty
     std::string plot;  // file or empty
 };

@@ -158,6 +158,11 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
         ->add_option("--buffer", arguments->buffer,
                      "plain: ordinary memory (default); mapped: with a handle; list: a gather list")
         ->type_name("KIND");
+    explain->add_flag("--live", arguments->live,
+                      "Also exchange messages of each size between two processes, and show what "
+                      "their connection has learnt and chosen");
+    explain->add_option("--cpu", arguments->cpu, "With --live: the CPUs of the two")
+        ->type_name("A,B");
     explain->add_option("--json", arguments->json, "Write JSON to FILE, - for standard output")
         ->type_name("FILE");
     explain

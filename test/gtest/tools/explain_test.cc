@@ -47,6 +47,24 @@ class Explain : public testing::Test {
     const Setting config_{"XDG_CONFIG_HOME", folder_.c_str()};
 };
 
+TEST_F(Explain, live_says_what_the_connection_has_chosen_and_why) {
+    const Finished finished = tagwire({"explain", "--tl", "sm", "--size", "8,64k", "--live"});
+    ASSERT_EQ(finished.status, 0) << finished.error;
+    const std::size_t live = finished.out.find("between two processes");
+    ASSERT_NE(live, std::string::npos);
+    EXPECT_NE(finished.out.find("64k: ", live), std::string::npos) << finished.out;
+    EXPECT_NE(finished.out.find("regime", live), std::string::npos) << finished.out;
+}
+
+TEST_F(Explain, refuses_what_live_cannot_do) {
+    const Finished alone = tagwire({"explain", "--cpu", "0,1"});
+    EXPECT_EQ(alone.status, 2);
+    EXPECT_NE(alone.error.find("--live"), std::string::npos) << alone.error;
+    const Finished as_json = tagwire({"explain", "--live", "--json", "-"});
+    EXPECT_EQ(as_json.status, 2);
+    EXPECT_NE(as_json.error.find("tagwire perf"), std::string::npos) << as_json.error;
+}
+
 TEST_F(Explain, json_has_winner_losers_and_terms_that_sum_up) {
     const Finished finished =
         tagwire({"explain", "--tl", "sm", "--size", "8,4k,1m", "--json", "-"});
