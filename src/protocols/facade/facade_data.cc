@@ -108,30 +108,40 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return refuse_no_memory(call);
 }
 
-/// False: not for the fast path.
-[[gnu::noinline]] bool try_send_locked(Endpoint& ep, const void* data, size_t length, uint64_t tag,
-                                       bool is_tagged) {
-    const Entry entry(ep.worker);
-    return ep.may_send_short(length) && ep.try_send_short(data, length, tag, is_tagged);
-}
-
-// A message in one piece: the fast path, else the slow one.
-[[gnu::always_inline]] inline tw_status_t send(const char* call, tw_ep_h handle, const void* data,
-                                               size_t length, uint64_t tag, bool is_tagged,
-                                               const tw_op_t* op, tw_request_h* request_p) {
-    if (handle == nullptr) [[unlikely]]
+[[gnu::always_inline]] inline tw_status_t send_locked(const char* call, tw_ep_h handle,
+                                                      const Outgoing& message) {
+    if (handle == nullptr)
         return refuse_null(call, "ep");
     Endpoint& ep = endpoint_of(handle);
-    if (is_plain_send(op) && (data != nullptr || length == 0)) [[likely]] {
-        bool is_sent = false;
-        if (ep.may_send_unlocked(length)) [[likely]]
-            is_sent = ep.try_send_short(data, length, tag, is_tagged);
-        else if (ep.worker.is_multi)
-            is_sent = try_send_locked(ep, data, length, tag, is_tagged);
-        if (is_sent) [[likely]]
+    if (ep.worker.is_multi && is_plain_send(message.op) &&
+        (message.base != nullptr || message.length == 0)) {
+        const Entry entry(ep.worker);
+        if (ep.may_send_short(message.length) &&
+            ep.try_send_short(message.base, message.length, message.tag, message.is_tagged))
             return TW_OK;
     }
-    return send_long(call, ep, {data, length, nullptr, 0, tag, is_tagged, op, request_p});
+    return send_long(call, ep, message);
+}
+
+// These have the arguments of the calls of the API, so that those jump here: the plain message of a
+// worker with a lock, and every other one in one piece.
+[[gnu::noinline]] tw_status_t tag_send_long(tw_ep_h handle, const void* data, size_t length,
+                                            uint64_t tag, const tw_op_t* op,
+                                            tw_request_h* request_p) {
+    return send_locked("tw_tag_send", handle, {data, length, nullptr, 0, tag, true, op, request_p});
+}
+
+[[gnu::noinline]] tw_status_t msg_send_long(tw_ep_h handle, const void* data, size_t length,
+                                            const tw_op_t* op, tw_request_h* request_p) {
+    return send_locked("tw_msg_send", handle, {data, length, nullptr, 0, 0, false, op, request_p});
+}
+
+/// False: the call goes on by the one above.
+[[gnu::always_inline]] inline bool try_send(tw_ep_h handle, const void* data, size_t length,
+                                            uint64_t tag, bool is_tagged, const tw_op_t* op) {
+    return handle != nullptr && is_plain_send(op) && (data != nullptr || length == 0) &&
+           endpoint_of(handle).may_send_unlocked(length) &&
+           endpoint_of(handle).try_send_short(data, length, tag, is_tagged);
 }
 
 tw_status_t send_list(const char* call, tw_ep_h handle, const tw_iov_t* iov, size_t iovcnt,
@@ -299,7 +309,9 @@ extern "C" {
 
 tw_status_t tw_tag_send(tw_ep_h ep, const void* buffer, size_t length, uint64_t tag,
                         const tw_op_t* op, tw_request_h* request_p) {
-    return send(__func__, ep, buffer, length, tag, true, op, request_p);
+    if (try_send(ep, buffer, length, tag, true, op)) [[likely]]
+        return TW_OK;
+    return tag_send_long(ep, buffer, length, tag, op, request_p);
 }
 
 tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
@@ -309,7 +321,9 @@ tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_
 
 tw_status_t tw_msg_send(tw_ep_h ep, const void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    return send(__func__, ep, buffer, length, 0, false, op, request_p);
+    if (try_send(ep, buffer, length, 0, false, op)) [[likely]]
+        return TW_OK;
+    return msg_send_long(ep, buffer, length, op, request_p);
 }
 
 tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,

@@ -225,7 +225,10 @@ void RequestTable::call_back(Request& request) {
     tw_completion_t done;
     copy_completion(request.done, &done);
     const tw_complete_cb_t complete = request.complete;
+    const bool is_internal = request.is_internal;
     release(request);
+    if (is_internal)
+        return complete(&done);  // the library's own, which relies on the lock
     const Unlocked callback(worker_);
     complete(&done);
 }

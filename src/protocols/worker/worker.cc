@@ -204,8 +204,7 @@ unsigned Worker::progress_shared() {
             waiting_.settle(false);  // a thread fell asleep while a callback ran
     }
     lock.unlock();
-    if (count == 0)
-        lock.give_way();  // this thread comes back at once
+    lock.give_way();  // this thread comes back at once
     return count;
 }
 

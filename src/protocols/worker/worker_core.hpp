@@ -139,7 +139,7 @@ class Unlocked {
     Unlocked& operator=(const Unlocked&) = delete;
     ~Unlocked() {
         if (worker_.is_multi)
-            worker_.lock.lock();
+            worker_.lock.lock_behind_others();
     }
 
   private:

@@ -39,22 +39,36 @@ class SpinLock {
     }
 
     /// For who takes it again and again, right after unlock(): those who wait for it get a turn,
-    /// who else could hardly ever find it free.
+    /// who could hardly ever find it free else. The calling thread may yield the processor to them.
     void give_way() const {
         // Relaxed: who comes later has its turn later.
-        for (unsigned spins = 0; waiting_.load(std::memory_order_relaxed) > 0 &&
-                                 !taken_.load(std::memory_order_relaxed);
-             ++spins) {
-            if (spins == kSpins) {
+        if (waiting_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+            if (!let_in(kSpins))
                 ::sched_yield();
-                return;
-            }
-            spin_pause();
-        }
+    }
+
+    /// For who takes it again at once: those who wait and run get a turn.
+    void lock_behind_others() {
+        if (waiting_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+            let_in(kSpinsBehind);
+        lock();
     }
 
   private:
     static constexpr unsigned kSpins = 200;
+    static constexpr unsigned kSpinsBehind = 20;
+
+    /// False: nobody came in.
+    [[gnu::noinline]] bool let_in(unsigned spins) const {
+        // Relaxed: whoever comes later has its turn later.
+        for (; spins > 0; --spins) {
+            if (waiting_.load(std::memory_order_relaxed) == 0 ||
+                taken_.load(std::memory_order_relaxed))
+                return true;
+            spin_pause();
+        }
+        return false;
+    }
 
     [[gnu::noinline]] void wait() {
         waiting_.fetch_add(1, std::memory_order_relaxed);
