@@ -158,8 +158,8 @@ float Advisor::of_two(std::size_t i, float now) {
     return before == 0 ? 0 : std::max(before, now);
 }
 
-/// Eager messages are cold, or new to the regime: a time that is less than is known holds, though it
-/// may still fall; one that is more does not.
+/// Eager messages are cold, or new to the regime: a time that is less than is known holds, though
+/// it may still fall; one that is more does not.
 void Advisor::learn_early(std::size_t i, float now) {
     Regime& regime = regimes_[present_];
     float& known = regime.known[0][i];

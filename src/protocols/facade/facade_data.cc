@@ -108,40 +108,58 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return refuse_no_memory(call);
 }
 
-[[gnu::always_inline]] inline tw_status_t send_locked(const char* call, tw_ep_h handle,
-                                                      const Outgoing& message) {
-    if (handle == nullptr)
-        return refuse_null(call, "ep");
-    Endpoint& ep = endpoint_of(handle);
-    if (ep.worker.is_multi && is_plain_send(message.op) &&
-        (message.base != nullptr || message.length == 0)) {
-        const Entry entry(ep.worker);
-        if (ep.may_send_short(message.length) &&
-            ep.try_send_short(message.base, message.length, message.tag, message.is_tagged))
-            return TW_OK;
-    }
-    return send_long(call, ep, message);
+/// A plain send may take the fast path.
+[[gnu::always_inline]] inline bool is_plain(tw_ep_h handle, const void* data, size_t length,
+                                            const tw_op_t* op) {
+    return handle != nullptr && is_plain_send(op) && (data != nullptr || length == 0);
 }
 
-// These have the arguments of the calls of the API, so that those jump here: the plain message of a
-// worker with a lock, and every other one in one piece.
+/// The fast path of a worker with a lock, of what is_plain(). Nothing here throws. False: the call
+/// takes the slow path.
+[[gnu::always_inline]] inline bool try_send_locked(Endpoint& ep, const void* data, size_t length,
+                                                   uint64_t tag, bool is_tagged) {
+    WorkerCore& worker = ep.worker;
+    if (!worker.is_multi)
+        return false;
+    worker.lock.lock();
+    const bool is_sent =
+        ep.may_send_short(length) && ep.try_send_short(data, length, tag, is_tagged);
+    worker.lock.unlock();
+    return is_sent;
+}
+
+// These have the arguments of the calls of the API, so that those, and each the next one, jump:
+// whatever is in one piece; a plain message that is not short, or of a worker with a lock.
+[[gnu::noinline]] tw_status_t tag_send_slowly(tw_ep_h handle, const void* data, size_t length,
+                                              uint64_t tag, const tw_op_t* op,
+                                              tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_tag_send", "ep");
+    return send_long("tw_tag_send", endpoint_of(handle),
+                     {data, length, nullptr, 0, tag, true, op, request_p});
+}
+
+[[gnu::noinline]] tw_status_t msg_send_slowly(tw_ep_h handle, const void* data, size_t length,
+                                              const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_msg_send", "ep");
+    return send_long("tw_msg_send", endpoint_of(handle),
+                     {data, length, nullptr, 0, 0, false, op, request_p});
+}
+
 [[gnu::noinline]] tw_status_t tag_send_long(tw_ep_h handle, const void* data, size_t length,
                                             uint64_t tag, const tw_op_t* op,
                                             tw_request_h* request_p) {
-    return send_locked("tw_tag_send", handle, {data, length, nullptr, 0, tag, true, op, request_p});
+    if (try_send_locked(endpoint_of(handle), data, length, tag, true))
+        return TW_OK;
+    return tag_send_slowly(handle, data, length, tag, op, request_p);
 }
 
 [[gnu::noinline]] tw_status_t msg_send_long(tw_ep_h handle, const void* data, size_t length,
                                             const tw_op_t* op, tw_request_h* request_p) {
-    return send_locked("tw_msg_send", handle, {data, length, nullptr, 0, 0, false, op, request_p});
-}
-
-/// False: the call goes on by the one above.
-[[gnu::always_inline]] inline bool try_send(tw_ep_h handle, const void* data, size_t length,
-                                            uint64_t tag, bool is_tagged, const tw_op_t* op) {
-    return handle != nullptr && is_plain_send(op) && (data != nullptr || length == 0) &&
-           endpoint_of(handle).may_send_unlocked(length) &&
-           endpoint_of(handle).try_send_short(data, length, tag, is_tagged);
+    if (try_send_locked(endpoint_of(handle), data, length, 0, false))
+        return TW_OK;
+    return msg_send_slowly(handle, data, length, op, request_p);
 }
 
 tw_status_t send_list(const char* call, tw_ep_h handle, const tw_iov_t* iov, size_t iovcnt,
@@ -221,8 +239,8 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     return refuse_no_memory(call);
 }
 
-/// The fast path of a worker with a lock, or from one source. False: the call takes the slow path,
-/// which looks at everything again.
+/// The fast path of a worker with a lock, or from one source. Nothing here throws. False: the call
+/// takes the slow path, which looks at everything again.
 [[gnu::always_inline]] inline bool try_receive_short(Worker& worker, void* buffer, size_t length,
                                                      uint64_t tag, uint64_t ignore, bool is_tagged,
                                                      const tw_op_t* op, tw_request_h* request_p) {
@@ -230,15 +248,20 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
         (buffer == nullptr && length > 0))
         return false;
-    const Entry entry(worker);
+    if (worker.is_multi)
+        worker.lock.lock();
     std::uint32_t source = kAnySource;
+    bool may_post = true;
     if (how.source != nullptr) {
         const Endpoint& from = endpoint_of(how.source);
-        if (&from.worker != &worker || from.failure() != UCS_OK)
-            return false;
-        source = from.source;
+        may_post = &from.worker == &worker && from.failure() == UCS_OK;
+        source = may_post ? from.source : kAnySource;
     }
-    return try_post_short(worker, buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
+    const bool is_posted = may_post && try_post_short(worker, buffer, length, tag, ~ignore,
+                                                      is_tagged, how, request_p, source);
+    if (worker.is_multi)
+        worker.lock.unlock();
+    return is_posted;
 }
 
 // These have the arguments of the calls of the API, so that those jump here.
@@ -309,7 +332,10 @@ extern "C" {
 
 tw_status_t tw_tag_send(tw_ep_h ep, const void* buffer, size_t length, uint64_t tag,
                         const tw_op_t* op, tw_request_h* request_p) {
-    if (try_send(ep, buffer, length, tag, true, op)) [[likely]]
+    if (!is_plain(ep, buffer, length, op)) [[unlikely]]
+        return tag_send_slowly(ep, buffer, length, tag, op, request_p);
+    if (endpoint_of(ep).may_send_unlocked(length) &&
+        endpoint_of(ep).try_send_short(buffer, length, tag, true)) [[likely]]
         return TW_OK;
     return tag_send_long(ep, buffer, length, tag, op, request_p);
 }
@@ -321,7 +347,10 @@ tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_
 
 tw_status_t tw_msg_send(tw_ep_h ep, const void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    if (try_send(ep, buffer, length, 0, false, op)) [[likely]]
+    if (!is_plain(ep, buffer, length, op)) [[unlikely]]
+        return msg_send_slowly(ep, buffer, length, op, request_p);
+    if (endpoint_of(ep).may_send_unlocked(length) &&
+        endpoint_of(ep).try_send_short(buffer, length, 0, false)) [[likely]]
         return TW_OK;
     return msg_send_long(ep, buffer, length, op, request_p);
 }
