@@ -7,7 +7,6 @@
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
-#include "ucs/sys/process.hpp"
 #include "uct/sm/key_guard.hpp"
 #include "uct/sm/sm_iface.hpp"
 
@@ -48,17 +47,17 @@ ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options
 }
 
 SmMd::SmMd(const uct::Component& family, std::unique_ptr<Arena> arena)
-    : Md(family), arena_(std::move(arena)) {}
+    : Md(family),
+      arena_(std::move(arena)),
+      keys_(reinterpret_cast<Generation*>(arena_->mapping().base())) {}
 
 SmMd::~SmMd() {
-    for (MemHandle* handle : by_index_) {
-        if (handle == nullptr)
-            continue;
+    keys_.for_each([](MemHandle& handle) {
         TW_LOG_WARN("memory domain closed while %p (%zu bytes) was still %s",
-                    static_cast<void*>(handle->address), handle->length,
-                    handle->is_allocated ? "allocated" : "registered");
-        delete handle;
-    }
+                    static_cast<void*>(handle.address), handle.length,
+                    handle.is_allocated ? "allocated" : "registered");
+        delete &handle;
+    });
 }
 
 ucs_status_t SmMd::query(uct_md_attr_t* attr) {
@@ -94,41 +93,16 @@ MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
     handle->length = length;
     handle->arena_offset = arena_->offset_of(address, length);
     handle->flags = (flags & kAccessAll) != 0 ? flags & kAccessAll : kAccessAll;
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
-        if (by_index_.size() == kKeyIndexMax) {
-            TW_LOG_ERROR("a memory domain of sm has at most %u registrations: release some first",
-                         kKeyIndexMax);
-            return nullptr;
-        }
-        free_.push_back(static_cast<std::uint32_t>(by_index_.size()));
-        by_index_.push_back(nullptr);
-        serial_.push_back(0);
+    if (!keys_.add(*handle)) {
+        TW_LOG_ERROR("a memory domain of sm has at most %u registrations: release some first",
+                     kKeyIndexMax);
+        return nullptr;
     }
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    const std::uint64_t serial = ++serial_[index];
-    handle->key = static_cast<std::uint32_t>(serial << kKeyIndexBits) | index;
-    handle->generation = serial * 2 + 1;
-    set_generation(handle->key, handle->generation);
-    by_index_[index] = handle.get();
     return handle.release();
 }
 
-void SmMd::set_generation(std::uint32_t key, std::uint64_t generation) {
-    auto* table = reinterpret_cast<Generation*>(arena_->mapping().base());
-    // SYNC sm_revoke: before anything that the program does with the memory from now on; peers look
-    // again after they have read.
-    table[key_index(key)].store(generation, std::memory_order_release);
-    ucs::full_barrier();
-}
-
 void SmMd::forget(MemHandle* handle) {
-    const std::lock_guard lock(mutex_);
-    const std::uint32_t index = key_index(handle->key);
-    set_generation(handle->key, handle->generation + 1);
-    by_index_[index] = nullptr;
-    free_.push_back(index);
+    keys_.remove(*handle);
     delete handle;
 }
 
@@ -199,21 +173,6 @@ ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
                           handle->generation};
     std::memcpy(packed, &rkey, sizeof rkey);
     return UCS_OK;
-}
-
-std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
-                         unsigned access) {
-    const std::lock_guard lock(mutex_);
-    const std::uint32_t index = key_index(key);
-    const MemHandle* handle = index < by_index_.size() ? by_index_[index] : nullptr;
-    if (handle == nullptr || handle->key != key || (handle->flags & access) == 0)
-        return nullptr;
-    const auto start = reinterpret_cast<std::uintptr_t>(handle->address);
-    if (address < start || address - start > handle->length ||
-        length > handle->length - (address - start)) {
-        return nullptr;
-    }
-    return handle->address + (address - start);
 }
 
 }  // namespace tagwire::sm

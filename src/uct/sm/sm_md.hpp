@@ -8,27 +8,16 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
 #include "uct/base_md.hpp"
 #include "uct/sm/arena.hpp"
+#include "uct/sm/key_table.hpp"
 #include "uct/sm/options.hpp"
 #include "uct/sm/wire.hpp"
 
 namespace tagwire::sm {
-
-/// The object that uct_mem_h points to.
-struct MemHandle : ucs::FromReserve {
-    std::byte* address = nullptr;
-    std::size_t length = 0;
-    std::uint64_t arena_offset = kNoOffset;
-    std::uint32_t key = 0;
-    std::uint64_t generation = 0;
-    unsigned flags = 0;  // UCT_MD_MEM_ACCESS_*
-    bool is_allocated = false;
-};
 
 /// The object that uct_rkey_t points to.
 struct RemoteKey : ucs::FromReserve {
@@ -56,7 +45,9 @@ class SmMd : public uct::Md {
     /// Local address of [address, address + length) when registration `key` covers it with one of
     /// the rights in `access` (UCT_MD_MEM_ACCESS_REMOTE_*), else null. For requests of peers.
     std::byte* resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
-                       unsigned access);
+                       unsigned access) {
+        return keys_.resolve(key, address, length, access);
+    }
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
 
@@ -64,13 +55,9 @@ class SmMd : public uct::Md {
     SmMd(const uct::Component& family, std::unique_ptr<Arena> arena);
     MemHandle* track(std::byte* address, std::size_t length, unsigned flags);
     void forget(MemHandle* handle);
-    void set_generation(std::uint32_t key, std::uint64_t generation);
 
     std::unique_ptr<Arena> arena_;
-    std::mutex mutex_;
-    ucs::ReserveVector<MemHandle*> by_index_;  // null: free
-    ucs::ReserveVector<std::uint64_t> serial_;
-    ucs::ReserveVector<std::uint32_t> free_;
+    KeyTable keys_;
 };
 
 }  // namespace tagwire::sm
