@@ -30,7 +30,7 @@
 
 namespace tagwire::proto {
 
-class Advisor : public ucs::FromReserve {
+class alignas(64) Advisor : public ucs::FromReserve {
   public:
     static constexpr std::size_t kClasses = 6;
     /// Shorter messages are neither timed nor tried: that would cost more than it may gain.

@@ -16,6 +16,7 @@
 #include "protocols/cost/calibration.hpp"
 #include "protocols/cost/options.hpp"
 #include "protocols/request/reg_cache.hpp"
+#include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_context {};
@@ -43,7 +44,7 @@ bool is_virtual(const uct_tl_resource_desc_t& desc);
 /// The kinds of copies that this processor has: "libc rep nontemporal".
 std::string copy_kinds_text();
 
-class Context : public tw_context {
+class alignas(128) Context : public tw_context {
   public:
     /// `transports` as TAGWIRE_TRANSPORTS; null: that option.
     static ucs_status_t create(const char* transports, std::unique_ptr<Context>* context_p);
@@ -77,8 +78,9 @@ class Context : public tw_context {
     const char* source_ = "TAGWIRE_TRANSPORTS";
     Options options_{};
     Calibration calibration_;
-    std::vector<Domain> domains_;
-    std::vector<Resource> resources_;
+    // On lines of their own: messages read them.
+    ucs::ReserveVector<Domain> domains_;
+    ucs::ReserveVector<Resource> resources_;
     std::unique_ptr<RegCache> cache_;
 };
 

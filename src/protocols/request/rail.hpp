@@ -29,7 +29,8 @@ struct TagCallbacks {
     uct_tag_unexp_rndv_cb_t request;
 };
 
-class Rail {
+/// On cache lines of its own, as all that belongs to one worker and lives long.
+class alignas(64) Rail {
   public:
     Rail(WorkerCore& worker, std::uint8_t index, const Resource& resource)
         : is_auxiliary(resource.is_auxiliary),

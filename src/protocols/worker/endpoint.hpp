@@ -72,7 +72,7 @@ struct Outgoing {
 
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
-class Endpoint : public tw_ep, public ucs::FromReserve {
+class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
   public:
     Endpoint(WorkerCore& owner, std::uint64_t peer_id);
     Endpoint(const Endpoint&) = delete;

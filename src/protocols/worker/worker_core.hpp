@@ -26,6 +26,7 @@
 #include "protocols/request/request.hpp"
 #include "protocols/request/request_table.hpp"
 #include "protocols/worker/worker_counters.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/spin_lock.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -116,7 +117,7 @@ class WorkerCore : public tw_worker {
     Context& context_;
     const tw_worker_params_t params_;
     const std::uint64_t id_;
-    std::vector<std::unique_ptr<Rail>> rails_;
+    ucs::ReserveVector<std::unique_ptr<Rail>> rails_;
     Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{*this, options()};

@@ -70,7 +70,7 @@ class MaskClasses {
     }
 
   private:
-    struct MaskClass : FromReserve {
+    struct alignas(kCacheLineBytes) MaskClass : FromReserve {
         std::uint64_t mask = 0;
         TagIndex<Keys> index;
     };

@@ -13,6 +13,7 @@
 //     reserve while it is not low.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -67,8 +68,27 @@ struct ReserveAllocator {
     }
 };
 
+/// As ReserveAllocator, on cache lines of its own: for what one thread writes, or all only read,
+/// beside whatever else the heap has there.
 template <class T>
-using ReserveVector = std::vector<T, ReserveAllocator<T>>;
+struct ReserveLines : ReserveAllocator<T> {
+    static constexpr std::size_t kLineBytes = 64;
+
+    ReserveLines() = default;
+    template <class U>
+    // NOLINTNEXTLINE(google-explicit-constructor): containers convert them
+    ReserveLines(const ReserveLines<U>&) noexcept {}
+
+    [[nodiscard]] T* allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T))  // NOLINT
+            throw std::bad_alloc();
+        constexpr std::size_t kAlignment = std::max(kLineBytes, alignof(T));
+        return static_cast<T*>(reserve_allocate(count * sizeof(T), kAlignment));  // NOLINT
+    }
+};
+
+template <class T>
+using ReserveVector = std::vector<T, ReserveLines<T>>;
 using ReserveString = std::basic_string<char, std::char_traits<char>, ReserveAllocator<char>>;
 template <class T>
 using ReserveDeque = std::deque<T, ReserveAllocator<T>>;

@@ -27,7 +27,7 @@
 namespace tagwire::sm {
 
 /// One arena, our own or a peer's, as this process sees it.
-class ArenaMapping {
+class alignas(64) ArenaMapping {
   public:
     ArenaMapping(std::uint64_t id, std::uint64_t inode, ucs::Mapping mapping)
         : id_(id), inode_(inode), mapping_(std::move(mapping)) {}
@@ -63,7 +63,7 @@ class ArenaMapping {
 /// `limit` (bytes) or `has_room` says that there is no room for so many bytes; at least 16 MiB.
 std::size_t default_arena_bytes(std::size_t limit, bool (*has_room)(std::size_t bytes));
 
-class Arena {
+class alignas(64) Arena {
   public:
     /// UCS_ERR_EXCEEDS_LIMIT: out of descriptors. UCS_ERR_NO_MEMORY: no address space for `bytes`.
     static ucs_status_t create(std::size_t bytes, std::unique_ptr<Arena>* arena_p);

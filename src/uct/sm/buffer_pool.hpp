@@ -35,7 +35,7 @@ namespace tagwire::sm {
 
 class BufferPool;
 
-class LentBuffers : public ucs::FromReserve {
+class alignas(kCacheLine) LentBuffers : public ucs::FromReserve {
   public:
     LentBuffers(BufferPool& pool, std::uint32_t id, const RingGeometry& geometry,
                 std::byte* segment);

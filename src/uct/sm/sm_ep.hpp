@@ -14,7 +14,7 @@
 
 namespace tagwire::sm {
 
-class SmEp : public uct::BaseEp {
+class alignas(kCacheLine) SmEp : public uct::BaseEp {
   public:
     SmEp(SmIface& owner, Link& to);
 

@@ -147,7 +147,7 @@ struct OpState {
     std::uint32_t generation = 0;
 };
 
-struct Op : OpState, ucs::FromReserve {
+struct alignas(kCacheLine) Op : OpState, ucs::FromReserve {
     ucs::ListLink<Op> link;
     IovCopy iov;  // local memory
 };
@@ -163,7 +163,7 @@ constexpr std::uint32_t kOpSerialMax = (1U << (32 - kOpIndexBits)) - 2;
 constexpr std::uint32_t kOpCountMax = 4096;
 constexpr std::uint32_t kReceiveCountMax = (1U << kOpIndexBits) - kOpCountMax;
 
-struct RndvOp : ucs::FromReserve {
+struct alignas(kCacheLine) RndvOp : ucs::FromReserve {
     Link* link = nullptr;  // null: free
     Op* op = nullptr;      // its place among the link's operations, and its completion; null:
                            // the word serves a get
