@@ -34,19 +34,18 @@ Memory::~Memory() {
     --context_.users;
 }
 
-CachedRegion* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {
-    RegCache* cache = context_.cache();
+RegLease* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {
     const Buffer& buffer = request.buffer;
     const std::size_t bytes =
         request.kind == RequestKind::kReceive ? request.wanted : buffer.length;
-    if (cache == nullptr || buffer.list != nullptr || bytes == 0)
+    if (leases_ == nullptr || buffer.list != nullptr || bytes == 0)
         return nullptr;
     bool is_new = false;
-    CachedRegion* region = cache->acquire(domain, buffer.base, bytes, use, &is_new);
-    count(region == nullptr ? WorkerCounter::kRegRefused
-          : is_new          ? WorkerCounter::kRegMade
-                            : WorkerCounter::kRegCached);
-    return region;
+    RegLease* lease = leases_->acquire(domain, buffer.base, bytes, use, &is_new);
+    count(lease == nullptr ? WorkerCounter::kRegRefused
+          : is_new         ? WorkerCounter::kRegMade
+                           : WorkerCounter::kRegCached);
+    return lease;
 }
 
 bool Memory::covers(const void* address, std::size_t length) const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/shm.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -45,7 +47,7 @@ RegCache::~RegCache() {
     TW_CHECK(count_ == 0);
 }
 
-RegCache::Range RegCache::pages_of(const void* address, std::size_t length) const {
+PageRange RegCache::pages_of(const void* address, std::size_t length) const {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     return {begin / page_bytes_ * page_bytes_,
             (begin + length + page_bytes_ - 1) / page_bytes_ * page_bytes_};
@@ -58,37 +60,88 @@ RegCache::Regions::iterator RegCache::first_overlap(Regions& regions, Range rang
     return at;
 }
 
-CachedRegion* RegCache::acquire(std::size_t domain, const void* address, std::size_t length,
-                                RegUse use, bool* is_new_p) {
-    *is_new_p = false;
-    if (length > bytes_max_ || length > UINTPTR_MAX / 2)
-        return nullptr;
-    const Range range = pages_of(address, length);
-    const std::lock_guard lock(mutex_);
-    CachedRegion* region = find(domain, range, use);
-    *is_new_p = region == nullptr;
-    if (region == nullptr)
-        region = make(domain, range, use);
-    if (region != nullptr && region->users++ == 0 && !*is_new_p)
-        unused_.erase(*region);
-    return region;
+RegCache::Order::key_type RegCache::place_of(const CachedRegion& region) {
+    return {region.stamp, reinterpret_cast<std::uintptr_t>(&region)};
 }
 
-CachedRegion* RegCache::find(std::size_t domain, Range range, RegUse use) {
-    const auto at = first_overlap(listed_[domain], range);
-    if (at == listed_[domain].end())
+RegLease* RegCache::grant(RegLease& lease, const Wanted& wanted, bool* is_new_p) {
+    const std::lock_guard lock(mutex_);
+    // Before the marks are looked at: if some are set anew meanwhile, the next use asks again.
+    const std::uint64_t remarks = marks_ == nullptr ? 0 : marks_->remarks();
+    CachedRegion* region = find(wanted);
+    *is_new_p = region == nullptr;
+    if (region == nullptr)
+        region = make(wanted);
+    if (region == nullptr)
+        return nullptr;
+    RegLease* granted = &lease;
+    if (lease.state.is_in_use()) {
+        granted = new RegLease;
+        granted->owner = lease.owner;
+        granted->is_for_one_use = true;
+    } else if (lease.region != nullptr) {
+        lease.state.revoke();
+        detach(lease);
+    }
+    granted->handle = region->handle;
+    granted->range = region->range();
+    granted->domain = region->domain;
+    granted->rights = region->rights;
+    granted->remarks = remarks;
+    granted->region = region;
+    region->leases.push_back(*granted);
+    granted->state.grant();
+    return granted;
+}
+
+void RegCache::give_up(RegLease& lease) {
+    const std::lock_guard lock(mutex_);
+    TW_CHECK(!lease.state.is_in_use());
+    if (lease.state.try_revoke())
+        detach(lease);
+}
+
+void RegCache::forget_region_of(const RegLease& lease) {
+    const std::lock_guard lock(mutex_);
+    if (lease.region->is_listed)
+        unlist(*lease.region);
+}
+
+/// The last use of a lease that was revoked, or that was for this use, has ended.
+void RegCache::bury(RegLease& lease) {
+    const std::lock_guard lock(mutex_);
+    if (lease.region != nullptr)  // else it was evicted meanwhile
+        detach(lease);
+    if (lease.is_for_one_use)
+        delete &lease;
+}
+
+/// With its last lease goes a region that cannot be found any more.
+void RegCache::detach(RegLease& lease) {
+    CachedRegion& region = *std::exchange(lease.region, nullptr);
+    region.leases.erase(lease);
+    if (!region.is_listed && region.leases.empty())
+        destroy(region);
+}
+
+CachedRegion* RegCache::find(const Wanted& wanted) {
+    Regions& regions = listed_[wanted.domain];
+    const auto at = first_overlap(regions, wanted.range);
+    if (at == regions.end())
         return nullptr;
     CachedRegion& region = *at->second;
-    if (region.begin > range.begin || region.end < range.end || region.rights < use)
+    if (region.begin > wanted.range.begin || region.end < wanted.range.end ||
+        region.rights < wanted.use)
         return nullptr;
-    if (marks_ == nullptr || marks_->has_stayed(range, region.generation))
+    if (marks_ == nullptr || marks_->has_stayed(wanted.range, region.generation))
         return &region;
     unlist(region);
     return nullptr;
 }
 
 /// Registers the range, together with what it overlaps if that is still there and has room.
-CachedRegion* RegCache::make(std::size_t domain, Range range, RegUse use) {
+CachedRegion* RegCache::make(const Wanted& wanted) {
+    const auto& [domain, range, use] = wanted;
     Range wide = range;
     RegUse rights = use;
     Regions& regions = listed_[domain];
@@ -108,9 +161,11 @@ CachedRegion* RegCache::make(std::size_t domain, Range range, RegUse use) {
     if (!try_register(*region, wide, rights) && !try_register(*region, range, use))
         return nullptr;
     region->is_listed = true;
+    region->stamp = ucs::ticks_now();
     bytes_ += region->bytes();
     ++count_;
     regions[region->begin] = region.get();
+    order_[place_of(*region)] = region.get();
     return region.release();
 }
 
@@ -130,29 +185,43 @@ bool RegCache::try_register(CachedRegion& region, Range range, RegUse rights) {
     return false;
 }
 
+/// The region with the oldest stamp is looked at first: if it was used since, it goes on with a
+/// newer one, else it is evicted. Twice for each region suffices.
 bool RegCache::make_room(std::size_t bytes) {
     if (bytes > bytes_max_)
         return false;
-    while (bytes_ > bytes_max_ - bytes) {
-        CachedRegion* oldest = unused_.front();
-        if (oldest == nullptr)
+    for (std::size_t looks = 2 * order_.size(); bytes_ > bytes_max_ - bytes; --looks) {
+        if (looks == 0 || order_.empty())
             return false;
-        unlist(*oldest);
+        CachedRegion& oldest = *order_.begin()->second;
+        std::uint64_t used = 0;
+        oldest.leases.for_each([&used](const RegLease& lease) {
+            used = std::max(used, lease.last_use.load(std::memory_order_relaxed));
+        });
+        if (used > oldest.stamp)
+            move_to(oldest, used);
+        else if (!try_evict(oldest))
+            move_to(oldest, ucs::ticks_now());
     }
     return true;
 }
 
-void RegCache::release(CachedRegion& region, bool is_kept) {
-    const std::lock_guard lock(mutex_);
-    TW_CHECK(region.users > 0);
-    if (!is_kept && region.is_listed)
-        unlist(region);
-    if (--region.users > 0)
-        return;
-    if (region.is_listed)
-        unused_.push_back(region);
-    else
-        destroy(region);
+void RegCache::move_to(CachedRegion& region, std::uint64_t stamp) {
+    auto node = order_.extract(place_of(region));
+    region.stamp = stamp;
+    node.key() = place_of(region);
+    order_.insert(std::move(node));
+}
+
+/// False: it is in use.
+bool RegCache::try_evict(CachedRegion& region) {
+    while (RegLease* lease = region.leases.front()) {
+        if (!lease->state.try_revoke())
+            return false;
+        detach(*lease);
+    }
+    unlist(region);
+    return true;
 }
 
 void RegCache::invalidate(const void* address, std::size_t length) {
@@ -171,14 +240,18 @@ void RegCache::unlist_overlapping(std::size_t domain, Range range) {
     }
 }
 
-/// It is not found any more; in use, release() destroys it.
+/// It is not found any more; in use, the end of the last use destroys it.
 void RegCache::unlist(CachedRegion& region) {
     listed_[region.domain].erase(region.begin);
+    order_.erase(place_of(region));
+    // Still listed, so that it does not go with one of its leases.
+    region.leases.for_each([this](RegLease& lease) {
+        if (lease.state.revoke())
+            detach(lease);
+    });
     region.is_listed = false;
-    if (region.users > 0)
-        return;
-    unused_.erase(region);
-    destroy(region);
+    if (region.leases.empty())
+        destroy(region);
 }
 
 void RegCache::destroy(CachedRegion& region) {

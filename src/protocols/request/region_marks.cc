@@ -71,10 +71,13 @@ bool RegionMarks::fill(PageRange range) {
         if (!is_piece && at != pieces_.end())
             end = std::min(end, at->first);
         const PageRange part{begin, end};
-        if (!is_piece)
+        if (!is_piece) {
             at = pieces_.emplace(begin, Piece{end, 0, generation_}).first;
-        else if (!marks_->is_set(part.address(), part.bytes()))
+        } else if (!marks_->is_set(part.address(), part.bytes())) {
             at->second.since = generation_;
+            // SYNC reg_remarks: before the mark is set, pairs with has_stayed_since().
+            remarks_.fetch_add(1, std::memory_order_release);
+        }
         if (at->second.since == generation_ && !marks_->set(part.address(), part.bytes()))
             return false;
         begin = end;

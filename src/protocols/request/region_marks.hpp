@@ -14,6 +14,7 @@
 //  3. A piece without users has no mark.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,6 +48,17 @@ class RegionMarks {
     void remove(PageRange range);
     /// Whether the range, which is inside one that was added, has not been unmapped since then.
     bool has_stayed(PageRange range, std::uint64_t generation);
+    /// The number of times that lost marks were set anew.
+    std::uint64_t remarks() const {
+        return remarks_.load(std::memory_order_acquire);  // SYNC reg_remarks: before the marks
+    }
+    /// As has_stayed(), without a lock, for what had stayed when remarks() returned `remarks`. Also
+    /// false if any other memory was marked anew since.
+    bool has_stayed_since(PageRange range, std::uint64_t remarks) const {
+        // SYNC reg_remarks: behind the mark, which is set again after the count only.
+        return marks_->is_set(range.address(), range.bytes()) &&
+               remarks_.load(std::memory_order_acquire) == remarks;
+    }
 
   private:
     struct Piece {
@@ -65,7 +77,8 @@ class RegionMarks {
     void clear_unused(PageRange range);
 
     const std::unique_ptr<ucs::MappingMarks> marks_;
-    std::mutex mutex_;
+    std::atomic<std::uint64_t> remarks_{0};
+    alignas(128) std::mutex mutex_;
     Pieces pieces_;
     std::uint64_t generation_ = 1;
 };

@@ -27,7 +27,7 @@ struct tw_request {};
 
 namespace tagwire::proto {
 
-struct CachedRegion;
+struct RegLease;
 struct DeviceReceive;
 class Endpoint;
 class Memory;
@@ -130,7 +130,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     ucs_status_t closing;              // ... how it ends when they have
     uct_mem_h registration;            // made for this rendezvous, in `registered_in`
     std::uint32_t registered_in;
-    CachedRegion* cached;  // ... or kept beyond it
+    RegLease* cached;  // ... or kept beyond it
     union {
         ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
     };

@@ -81,7 +81,6 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
     if (request.buffer.memory != nullptr) {
         own.memh = request.buffer.memory->handle(index);
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
-        own.cache = request.worker->context().cache();
         own.cached = request.worker->cache_region(request, index, RegUse::kTarget);
         if (own.cached == nullptr)
             return nullptr;

@@ -80,7 +80,6 @@ std::unique_ptr<Transfer> make_write(Request& request, const Rail& rail, const R
     if (request.buffer.memory != nullptr) {
         own.memh = request.buffer.memory->handle(rail.domain_index());
     } else if (request.cached != nullptr) {
-        own.cache = request.worker->context().cache();
         own.cached = std::exchange(request.cached, nullptr);
         own.memh = own.cached->handle;
     }

@@ -31,7 +31,6 @@ std::unique_ptr<TransferPart> Stripes::make_part(const Request& request, StripeL
         part->memh = request.transfer->own.memh;
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
         const RegUse use = request.transfer->is_put ? RegUse::kSource : RegUse::kTarget;
-        part->cache = ep_.worker.context().cache();
         part->cached = ep_.worker.cache_region(request, index, use);
         if (part->cached == nullptr)
             return nullptr;

@@ -24,7 +24,7 @@ TransferPart::TransferPart() {
 
 TransferPart::~TransferPart() {
     if (cached != nullptr)
-        cache->release(*cached, true);
+        RegLeases::release(*cached, true);
     if (component != nullptr)
         uct_rkey_release(component, &key);
 }

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "protocols/request/reg_cache.hpp"
+#include "protocols/request/reg_leases.hpp"
 #include "protocols/request/request.hpp"
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -41,10 +41,9 @@ struct TransferPart : ucs::FromReserve {
     uct_rkey_bundle_t key{};  // of the peer's memory
     uct_component_h component = nullptr;
     uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
-    CachedRegion* cached = nullptr;        // the region of the cache that memh is of
-    RegCache* cache = nullptr;
-    bool is_waiting = false;  // in the queue of `lane`
-    bool is_lost = false;     // `lane` has failed
+    RegLease* cached = nullptr;            // the region of the cache that memh is of
+    bool is_waiting = false;               // in the queue of `lane`
+    bool is_lost = false;                  // `lane` has failed
     bool has_ended = false;
     OwnedBy<uct_completion_t, TransferPart> done{};
     ucs::QueueLink<TransferPart> link;

@@ -36,7 +36,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
                          std::exchange(request.registration, nullptr));
     }
     if (request.cached != nullptr)
-        context_.cache()->release(*std::exchange(request.cached, nullptr), status == UCS_OK);
+        RegLeases::release(*std::exchange(request.cached, nullptr), status == UCS_OK);
     request.done.status = static_cast<tw_status_t>(status);
     const bool is_send = request.kind == RequestKind::kSend;
     Request* parent = request.parent;

@@ -31,6 +31,8 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, PeerT
       id_(random_id()),
       peers_(peers),
       receiver_(receiver) {
+    if (context.cache() != nullptr)
+        leases_ = std::make_unique<RegLeases>(*context.cache());
     ++context_.users;
 }
 

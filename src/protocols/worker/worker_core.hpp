@@ -94,7 +94,7 @@ class WorkerCore : public tw_worker {
     /// The endpoint is destroyed: requests that drain no longer refer to it.
     void detach_draining(const Endpoint& ep);
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
-    CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
+    RegLease* cache_region(const Request& request, std::size_t domain, RegUse use);
 
     // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 
@@ -117,6 +117,7 @@ class WorkerCore : public tw_worker {
     Context& context_;
     const tw_worker_params_t params_;
     const std::uint64_t id_;
+    std::unique_ptr<RegLeases> leases_;  // null: there is no cache; they outlive transfers of rails
     ucs::ReserveVector<std::unique_ptr<Rail>> rails_;
     Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
