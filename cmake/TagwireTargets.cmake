@@ -79,19 +79,23 @@ set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL] [NO_RUN], and what tw_add_test_variant
-# takes)
+# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL | OBJECTS library] [NO_RUN], and what
+#             tw_add_test_variant takes)
 # A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links
-# the library's object files, so that classes behind the exported API can be tested; otherwise the
-# program links libtagwire.so like any user.
+# the library's object files, so that classes behind the exported API can be tested, OBJECTS those
+# of another object library in their place; otherwise the program links libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;NO_RUN;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
+        "INTERNAL;NO_RUN;SERIAL" "FILTER;OBJECTS;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
     add_executable(${target} ${arg_SOURCES})
-    if(arg_INTERNAL)
+    if(arg_OBJECTS)
+        target_link_libraries(${target} PRIVATE ${arg_OBJECTS})
+        target_include_directories(${target} PRIVATE
+            ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
+    elseif(arg_INTERNAL)
         target_link_libraries(${target} PRIVATE tagwire_objects)
     else()
         target_link_libraries(${target} PRIVATE tagwire::tagwire)

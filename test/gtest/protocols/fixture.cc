@@ -133,6 +133,12 @@ bool MsgTest::offloads() {
 }
 
 MsgTest::MsgTest() {
+    renew_context();
+}
+
+void MsgTest::renew_context() {
+    nodes_.clear();
+    context_.reset();
     const std::string named = transports();
     tw_context_params_t params{};
     params.transports = named.c_str();

@@ -79,6 +79,8 @@ class MsgTest : public ::testing::Test {
   protected:
     MsgTest();
 
+    /// Another one, without nodes.
+    void renew_context();
     Node& node(std::size_t i);
     /// The next are new ones.
     void destroy_nodes() { nodes_.clear(); }
