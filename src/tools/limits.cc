@@ -27,6 +27,7 @@ Family family_of(TestId test) {
     switch (test) {
         case TestId::kAmLat:
         case TestId::kAmBw:
+        case TestId::kAmRate:
             return Family::kAm;
         case TestId::kTagLat:
         case TestId::kTagBw:
@@ -35,6 +36,7 @@ Family family_of(TestId test) {
             return Family::kTag;
         case TestId::kPutLat:
         case TestId::kPutBw:
+        case TestId::kPutRate:
             return Family::kPut;
         case TestId::kGetLat:
         case TestId::kGetBw:

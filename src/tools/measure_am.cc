@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// am_lat and am_bw. A message is its first 8 bytes as the header of a short message and the rest as
-// payload; shorter ones go as short messages without a header.
+// am_lat, am_bw and am_rate. A message is its first 8 bytes as the header of a short message and
+// the rest as payload; shorter ones go as short messages without a header.
 #include "tools/loops.hpp"
 #include "tools/pattern.hpp"
 #include "tools/sender.hpp"

@@ -129,6 +129,7 @@ std::unique_ptr<Test> make_test(Link& link, const Job& job) {
     switch (job.test) {
         case TestId::kAmLat:
         case TestId::kAmBw:
+        case TestId::kAmRate:
             return make_am_test(link, job);
         case TestId::kTagLat:
         case TestId::kTagBw:
@@ -138,6 +139,7 @@ std::unique_ptr<Test> make_test(Link& link, const Job& job) {
             return make_match_test(link, job);
         case TestId::kPutLat:
         case TestId::kPutBw:
+        case TestId::kPutRate:
             return make_put_test(link, job);
         case TestId::kGetLat:
         case TestId::kGetBw:

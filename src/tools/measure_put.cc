@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// put_lat and put_bw. The target sees a message by polling its memory: the last 8 bytes (or the
-// last byte of a shorter one) carry the sequence number.
+// put_lat, put_bw and put_rate. The target sees a message by polling its memory: the last 8 bytes
+// (or the last byte of a shorter one) carry the sequence number.
 #include "tools/inbox.hpp"
 #include "tools/loops.hpp"
 

@@ -55,7 +55,8 @@ TEST_F(OverUd, what_it_does_not_have_is_named) {
     for (const tools::TestInfo& test : tools::all_tests()) {
         const std::string name = test.name;
         if ((test.options & tools::kWithTransport) == 0 ||
-            (test.options & tools::kOnlyAtLevelMsg) != 0 || name == "am_lat" || name == "am_bw") {
+            (test.options & tools::kOnlyAtLevelMsg) != 0 || name == "am_lat" || name == "am_bw" ||
+            name == "am_rate") {
             continue;
         }
         const Finished finished = tagwire({"perf", name, "--tl", "ud"});

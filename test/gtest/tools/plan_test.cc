@@ -46,7 +46,8 @@ TEST(Plan, every_test_is_accepted_as_it_is) {
 }
 
 TEST(Plan, unknown_test_lists_the_tests) {
-    EXPECT_NE(refusal(arguments_for("latency")).find("am_lat am_bw tag_lat"), std::string::npos);
+    EXPECT_NE(refusal(arguments_for("latency")).find("am_lat am_bw am_rate tag_lat"),
+              std::string::npos);
     EXPECT_NE(refusal(PerfArguments()).find("which test"), std::string::npos);
 }
 
@@ -104,7 +105,8 @@ TEST(Plan, level_msg_refuses_what_the_layer_decides) {
 
 TEST(Plan, data_is_of_the_tests_whose_sender_has_some) {
     EXPECT_EQ(make_plan(arguments_for("tag_lat")).job.data, DataKind::kKept);
-    for (const char* test : {"am_lat", "am_bw", "tag_lat", "tag_bw", "tag_rate", "put_lat"}) {
+    for (const char* test :
+         {"am_lat", "am_bw", "am_rate", "tag_lat", "tag_bw", "tag_rate", "put_lat", "put_rate"}) {
         PerfArguments arguments = arguments_for(test);
         arguments.data = "fresh";
         EXPECT_EQ(refusal(arguments), "accepted") << test;
