@@ -106,6 +106,13 @@ Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& o
     return result;
 }
 
+std::optional<double> Measurement::fairness() const {
+    if (thread_messages_per_s.size() < 2)
+        return std::nullopt;
+    const auto [slowest, fastest] = std::ranges::minmax_element(thread_messages_per_s);
+    return *slowest / *fastest;
+}
+
 Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job) {
     std::vector<double> elapsed_ns(tests.size());
     std::barrier together(static_cast<std::ptrdiff_t>(tests.size()));
@@ -126,6 +133,10 @@ Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const J
     const double directions = job.bidir ? 2 : 1;
     const double messages = static_cast<double>(job.iterations * tests.size()) * directions;
     result.messages_per_s = messages / seconds;
+    for (const double ns : elapsed_ns) {
+        result.thread_messages_per_s.push_back(static_cast<double>(job.iterations) * directions /
+                                               (ns * 1e-9));
+    }
     result.bytes_per_s = messages * static_cast<double>(job.size) / seconds;
     return result;
 }

@@ -33,8 +33,13 @@ struct Measurement {
     std::optional<double> messages_per_s;
     std::optional<double> bytes_per_s;
     std::optional<RateRange> rank_messages_per_s;
+    /// Streams: of each thread, by its own time.
+    std::vector<double> thread_messages_per_s;
     std::uint64_t validated = 0;  // messages, both sides
     std::uint64_t errors = 0;
+
+    /// The rate of the slowest thread / that of the fastest; nothing with less than two.
+    std::optional<double> fairness() const;
 };
 
 /// Called with the share of a measurement that is done.

@@ -67,6 +67,12 @@ std::vector<std::string> row_of(const Result& result) {
         row.push_back(rate_text(measured.rank_messages_per_s->min));
         row.push_back(rate_text(measured.rank_messages_per_s->max));
     }
+    if (const std::optional<double> fairness = measured.fairness()) {
+        const auto [slowest, fastest] = std::ranges::minmax_element(measured.thread_messages_per_s);
+        row.push_back(rate_text(*slowest));
+        row.push_back(rate_text(*fastest));
+        row.push_back(text("%.2f", *fairness));
+    }
     row.push_back(result.validated ? std::to_string(measured.validated) : "-");
     return row;
 }
@@ -84,6 +90,9 @@ std::vector<std::string> head_of(const Result& result) {
         head.emplace_back("slowest rank");
         head.emplace_back("fastest rank");
     }
+    if (result.measured.fairness())
+        for (const char* name : {"slowest thread", "fastest thread", "fairness"})
+            head.emplace_back(name);
     head.emplace_back("validated");
     return head;
 }

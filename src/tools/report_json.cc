@@ -62,6 +62,10 @@ ordered_json range_json(const std::optional<RateRange>& range) {
             {"max", range ? ordered_json(range->max) : ordered_json(nullptr)}};
 }
 
+ordered_json list_json(const std::vector<double>& list) {
+    return list.empty() ? ordered_json(nullptr) : ordered_json(list);
+}
+
 ordered_json result_json(const Result& result) {
     const Measurement& measured = result.measured;
     return {{"test", result.test},
@@ -84,6 +88,8 @@ ordered_json result_json(const Result& result) {
             {"messages_per_s", or_null(measured.messages_per_s)},
             {"bytes_per_s", or_null(measured.bytes_per_s)},
             {"rank_messages_per_s", range_json(measured.rank_messages_per_s)},
+            {"thread_messages_per_s", list_json(measured.thread_messages_per_s)},
+            {"fairness", or_null(measured.fairness())},
             {"bytes_per_peer", or_null(result.bytes_per_peer)},
             {"buffer_bytes", or_null(result.buffer_bytes)},
             {"qps", or_null(result.qps)},

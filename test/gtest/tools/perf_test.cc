@@ -60,6 +60,8 @@ void expect_every_key(const json& result) {
                             "messages_per_s",
                             "bytes_per_s",
                             "rank_messages_per_s",
+                            "thread_messages_per_s",
+                            "fairness",
                             "bytes_per_peer",
                             "buffer_bytes",
                             "qps",
@@ -294,6 +296,30 @@ TEST(PerfRun, threads_stream_beside_each_other) {
         {"perf", "tag_rate", "--threads", "2", "--wait", "yield", "--iters", "500", "--json", "-"});
     ASSERT_EQ(results.size(), 1U);
     EXPECT_EQ(results[0]["threads"], 2);
+}
+
+TEST(PerfRun, threads_tell_the_rate_of_each_and_how_fair_they_are) {
+    for (const char* test : {"am_rate", "tag_rate", "put_rate"}) {
+        const json one = results_of({"perf", test, "--iters", "200", "--json", "-"});
+        ASSERT_EQ(one.size(), 1U);
+        EXPECT_EQ(one[0]["thread_messages_per_s"].size(), 1U) << test;
+        EXPECT_TRUE(one[0]["fairness"].is_null()) << test;
+        const json results = results_of({"perf", test, "--threads", "2", "--wait", "yield",
+                                         "--iters", "500", "--validate", "--json", "-"});
+        ASSERT_EQ(results.size(), 1U) << test;
+        const json& result = results[0];
+        ASSERT_EQ(result["thread_messages_per_s"].size(), 2U) << test;
+        const auto [slowest, fastest] =
+            std::minmax({result["thread_messages_per_s"][0].get<double>(),
+                         result["thread_messages_per_s"][1].get<double>()});
+        EXPECT_DOUBLE_EQ(result["fairness"].get<double>(), slowest / fastest) << test;
+        // The slower one has the time of all.
+        EXPECT_NEAR(result["messages_per_s"].get<double>(), 2 * slowest, slowest * 1e-6) << test;
+    }
+    const Finished table =
+        tagwire({"perf", "am_rate", "--threads", "2", "--wait", "yield", "--iters", "500"});
+    EXPECT_NE(table.out.find("slowest thread  fastest thread   fairness"), std::string::npos)
+        << table.out;
 }
 
 }  // namespace

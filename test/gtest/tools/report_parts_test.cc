@@ -50,6 +50,18 @@ TEST(ResultFiles, values_without_a_number_and_foreign_bytes_are_written) {
     std::filesystem::remove(path);
 }
 
+TEST(ResultFiles, rates_of_threads_are_a_list_and_the_ratio_of_its_ends) {
+    Result result;
+    EXPECT_EQ(result.measured.fairness(), std::nullopt);
+    result.measured.thread_messages_per_s = {4e6};
+    EXPECT_EQ(result.measured.fairness(), std::nullopt);
+    result.measured.thread_messages_per_s = {4e6, 2e6, 3e6};
+    EXPECT_EQ(result.measured.fairness(), 0.5);
+    const std::string line = csv_line(result);
+    EXPECT_NE(line.find(",4000000.0 2000000.0 3000000.0,0.5,"), std::string::npos) << line;
+    EXPECT_NE(csv_head().find(",thread_messages_per_s,fairness,"), std::string::npos);
+}
+
 TEST(ResultFiles, file_is_replaced_and_nothing_stays_beside_it) {
     const std::filesystem::path folder = testing::TempDir() + "result_files";
     std::filesystem::remove_all(folder);
