@@ -48,6 +48,7 @@ std::vector<std::string> known_choices(const std::string& command, const std::st
         {"perf --level", {"uct", "msg"}},
         {"perf --op", {"auto", "short", "bcopy", "zcopy", "rndv"}},
         {"perf --memory", {"user", "alloc", "mapped", "list"}},
+        {"perf --share", {"context", "worker"}},
         {"perf --wait", {"spin", "yield", "sleep"}},
         {"explain --buffer", {"plain", "mapped", "list"}},
         {"report --compare", {"ucx", "libfabric", "openmpi"}},

@@ -116,6 +116,11 @@ const char* name_of(Level level) {
     return level == Level::kUct ? "uct" : "msg";
 }
 
+const char* name_of(Share share) {
+    static constexpr std::array<const char*, 3> kNames{"none", "context", "worker"};
+    return kNames[static_cast<std::size_t>(share)];
+}
+
 Encoder Setup::encode() const {
     Encoder message;
     message.number(raw(level))
@@ -123,7 +128,11 @@ Encoder Setup::encode() const {
         .string(device)
         .number(raw(wait))
         .number(peers)
-        .number(threads);
+        .number(threads)
+        .number(raw(share))
+        .number(cpus.size());
+    for (const int cpu : cpus)
+        message.number(static_cast<std::uint64_t>(cpu));
     return message;
 }
 
@@ -135,9 +144,15 @@ Setup Setup::decode(Decoder message) {
     setup.wait = decode_enum(&message, Wait::kSleep);
     setup.peers = message.number_up_to(kPeersMax);
     setup.threads = message.number_up_to(kSetupThreadsMax);
+    setup.share = decode_enum(&message, Share::kWorker);
+    setup.cpus.resize(message.number_up_to(2 * setup.threads));
+    for (int& cpu : setup.cpus)
+        cpu = static_cast<int>(message.number_up_to(kCpuMax));
     message.end();
     if (setup.peers == 0 || setup.threads == 0)
         throw Failure("the peer asked for a connection without peers or threads");
+    if (!setup.cpus.empty() && setup.cpus.size() != 2 * setup.threads)
+        throw Failure("the peer named cpus for some of its threads only");
     return setup;
 }
 

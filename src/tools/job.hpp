@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/codec.hpp"
 
@@ -46,6 +47,9 @@ enum class MemoryKind { kUser, kAlloc, kMapped, kList };
 /// before it sends them.
 enum class DataKind { kKept, kFresh };
 enum class Level { kUct, kMsg };
+/// Threads at level msg: kContext, each has a worker of their one context; kWorker, all use one
+/// worker. kNone: there are no threads.
+enum class Share { kNone, kContext, kWorker };
 enum class Wait { kSpin, kYield, kSleep };
 
 /// The traffic pattern of a test; ping-pong, stream and fetch are loops in loops.hpp.
@@ -66,7 +70,7 @@ enum OptionBit : unsigned {
     kWithWindow = 1U << 4,
     kWithPeers = 1U << 5,
     kWithDepth = 1U << 6,
-    kWithThreads = 1U << 7,
+    kWithThreads = 1U << 7,  // --threads --share --between
     kWithUnexpected = 1U << 8,
     kWithBidir = 1U << 9,
     kWithWait = 1U << 10,
@@ -97,8 +101,11 @@ const char* name_of(MemoryKind memory);
 const char* name_of(DataKind data);
 const char* name_of(Wait wait);
 const char* name_of(Level level);
+const char* name_of(Share share);
 
 inline constexpr std::uint64_t kPeersMax = 100000;
+/// Limits the number of a cpu that the other side names.
+inline constexpr std::uint64_t kCpuMax = 1 << 20;
 inline constexpr std::uint64_t kWindowMax = 1 << 20;
 /// Limits iterations and posted receives.
 inline constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
@@ -117,6 +124,10 @@ struct Setup {
     Wait wait = Wait::kSpin;
     std::uint64_t peers = 1;
     std::uint64_t threads = 1;
+    Share share = Share::kNone;
+    /// The cpus of the threads, the driver's and the peer's in turn. Empty: all stay where their
+    /// process is.
+    std::vector<int> cpus;
 
     std::uint64_t open_peers() const { return std::min(peers, kOpenPeersMax); }
     Encoder encode() const;

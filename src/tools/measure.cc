@@ -10,6 +10,7 @@
 #include "tools/failure.hpp"
 #include "tools/huge_allocator.hpp"
 #include "tools/pattern.hpp"
+#include "tools/pinning.hpp"
 #include "tools/random.hpp"
 
 namespace tagwire::tools {
@@ -113,11 +114,14 @@ std::optional<double> Measurement::fairness() const {
     return *slowest / *fastest;
 }
 
-Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job) {
+Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job,
+                        const std::vector<int>& cpus) {
     std::vector<double> elapsed_ns(tests.size());
     std::barrier together(static_cast<std::ptrdiff_t>(tests.size()));
     in_threads(tests.size(), [&](std::size_t i) {
         try {
+            if (!cpus.empty())
+                pin_to(cpus[i]);
             tests[i]->run(job.warmup, nullptr);
             together.arrive_and_wait();
         } catch (...) {

@@ -55,8 +55,10 @@ Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor*
 /// The driver's operations one by one; the peer returns at once.
 Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& on_progress);
 
-/// One thread for each test, all started together.
-Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job);
+/// One thread for each test, all started together. `cpus`: of each thread; empty: all stay where
+/// the process is.
+Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job,
+                        const std::vector<int>& cpus);
 
 struct VariantMeasurement {
     const CachelineFloor::Variant* variant;

@@ -2,6 +2,7 @@
 // tag_lat, tag_bw, tag_rate and match at level msg: as measure_tag.cc and measure_match.cc, through
 // the public API of the messaging layer.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -35,7 +36,8 @@ class MsgTagPort {
           sender_(link, job, stream_from(link.side(), job)),
           receiver_(link, {slots_, job.size, job.validate, stream_from(link.sending_side(), job),
                            job.memory}),
-          ack_(link, {1, sizeof(std::uint64_t), false, 0}) {
+          ack_(link, {1, sizeof(std::uint64_t), false, 0}),
+          own_tags_(link.stream() << kThreadShift) {
         if (job.depth > 0) {
             bystanders_.emplace(link, MsgReceiver::Options{job.depth, job.size, false, 0});
             for (std::size_t i = 0; i < job.depth; ++i)
@@ -45,7 +47,7 @@ class MsgTagPort {
             post_next();
         if (streams_) {
             receiver_.set_on_received(&MsgTagPort::on_received, this);
-            ack_.post(0, kAckTag, 0);
+            ack_.post(0, kAckTag | own_tags_, 0);
         }
     }
 
@@ -63,7 +65,8 @@ class MsgTagPort {
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
 
     bool received_all(std::uint64_t end) {
-        if (!waiting_.empty()) [[unlikely]]
+        // SYNC refused(msg_tag_port): pairs with post_again(). The slot is in waiting_ then.
+        if (is_refused_.load(std::memory_order_acquire)) [[unlikely]]
             post_waiting();
         return receiver_.received() >= end;
     }
@@ -72,7 +75,7 @@ class MsgTagPort {
         tw_op_t op{};
         op.flags = TW_OP_INJECT;
         const tw_status_t status =
-            tw_tag_send(link_.endpoint(), &end, sizeof end, kAckTag, &op, nullptr);
+            tw_tag_send(link_.endpoint(), &end, sizeof end, kAckTag | own_tags_, &op, nullptr);
         if (status < 0 && status != TW_ERR_NO_RESOURCE)
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
         return status >= 0 ? UCS_OK : UCS_ERR_NO_RESOURCE;
@@ -84,7 +87,7 @@ class MsgTagPort {
         ++acks_seen_;
         std::uint64_t word = 0;
         std::memcpy(&word, ack_.data(0), sizeof word);
-        ack_.post(0, kAckTag, 0);
+        ack_.post(0, kAckTag | own_tags_, 0);
         return word == end;
     }
 
@@ -95,7 +98,7 @@ class MsgTagPort {
 
   private:
     std::uint64_t tag_of(std::uint64_t sequence) const {
-        return job_.test == TestId::kTagBw ? kStreamTag : sequence;
+        return (job_.test == TestId::kTagBw ? kStreamTag : sequence) | own_tags_;
     }
 
     void post_next() {
@@ -108,15 +111,18 @@ class MsgTagPort {
     }
 
     /// Streams: the receive waits for the next message that none waits for. Messages are matched in
-    /// their order, and may end in another.
+    /// their order, and may end in another. Any thread that progresses the worker, one at a time.
     static void on_received(void* arg, std::size_t slot) {
         static_cast<MsgTagPort*>(arg)->post_again(slot);
     }
 
     void post_again(std::size_t slot) {
         // Receives of one tag are matched in the order of their posting: no one overtakes.
-        if (!waiting_.empty() || !try_post_again(slot)) [[unlikely]]
+        if (!waiting_.empty() || !try_post_again(slot)) [[unlikely]] {
             waiting_.push_back(slot);
+            // SYNC refused(msg_tag_port): pairs with received_all().
+            is_refused_.store(true, std::memory_order_release);
+        }
     }
 
     bool try_post_again(std::size_t slot) {
@@ -129,10 +135,16 @@ class MsgTagPort {
     }
 
     void post_waiting() {
+        if (link_.is_shared()) {
+            throw Failure(
+                "a receive of a thread that shares its worker cannot be posted: the worker has no "
+                "more requests (fewer --threads or a smaller --window need fewer)");
+        }
         std::size_t posted = 0;
         while (posted < waiting_.size() && try_post_again(waiting_[posted]))
             ++posted;
         waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(posted));
+        is_refused_.store(!waiting_.empty(), std::memory_order_relaxed);
     }
 
     MsgLink& link_;
@@ -144,9 +156,13 @@ class MsgTagPort {
     MsgSender sender_;
     MsgReceiver receiver_;
     MsgReceiver ack_;
-    std::vector<std::size_t> waiting_;  // slots whose receive was refused for lack of requests
-    std::uint64_t posted_ = 0;
+    const std::uint64_t own_tags_;  // the bits that tell them from those of other threads
     std::uint64_t acks_seen_ = 0;
+    // The rest is touched in callbacks, one of which runs at a time: with a shared worker in any
+    // thread, else in the link's.
+    std::vector<std::size_t> waiting_;  // slots whose receive was refused for lack of requests
+    std::atomic<bool> is_refused_ = false;
+    std::uint64_t posted_ = 0;
 };
 
 class MsgMatchPort {

@@ -26,6 +26,10 @@ Facts facts_of(tw_worker_h worker) {
     return facts;
 }
 
+SharedContext shared(tw_context_h context) {
+    return {context, &tw_context_destroy};
+}
+
 }  // namespace
 
 void check(tw_status_t status, const char* call) {
@@ -76,42 +80,56 @@ tw_context_h open_context(const Setup& setup) {
 }
 
 MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
-    : side_(side), wait_(setup.wait), peers_(setup.peers), channel_(channel) {
-    objects_.context = open_context(setup);
-    context_ = objects_.context;
+    : side_(side),
+      wait_(setup.wait),
+      peers_(setup.peers),
+      channel_(channel),
+      objects_(std::make_shared<Objects>(shared(open_context(setup)))) {
     open_worker(TW_THREAD_SINGLE);
 }
 
-MsgLink::MsgLink(tw_context_h context, const Setup& setup)
-    : side_(Side::kDriver), wait_(setup.wait), channel_(nullptr), context_(context) {
+MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel, SharedContext context)
+    : side_(side),
+      wait_(setup.wait),
+      peers_(setup.peers),
+      channel_(channel),
+      objects_(std::make_shared<Objects>(std::move(context))),
+      is_shared_(setup.share == Share::kWorker) {
     open_worker(TW_THREAD_MULTI);
-    std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> own{};
-    std::size_t length = own.size();
-    check(tw_worker_address(objects_.worker, own.data(), &length), "tw_worker_address");
-    make_endpoint(own.data(), length);
-    exchange_messages();
-    carrier_ = carrier_of(objects_.worker);
 }
+
+MsgLink::MsgLink(const MsgLink& first, std::uint64_t stream)
+    : side_(first.side_),
+      wait_(first.wait_),
+      peers_(first.peers_),
+      channel_(first.channel_),
+      objects_(first.objects_),
+      worker_(first.worker_),
+      ep_(first.ep_),
+      stream_(stream),
+      is_shared_(true),
+      carrier_(first.carrier_) {}
 
 void MsgLink::open_worker(tw_thread_mode_t mode) {
     tw_worker_params_t params{};
     params.thread_mode = mode;
     params.ep_failed = [](void* arg, tw_ep_h, tw_status_t failure) {
-        static_cast<MsgLink*>(arg)->failed_ = failure;
+        static_cast<Objects*>(arg)->failed.store(failure, std::memory_order_relaxed);
     };
-    params.ep_failed_arg = this;
-    check(tw_worker_create(context_, &params, &objects_.worker), "tw_worker_create");
+    params.ep_failed_arg = objects_.get();
+    check(tw_worker_create(context(), &params, &worker_), "tw_worker_create");
+    objects_->worker = worker_;
 }
 
 tw_explanation_t MsgLink::explain(std::size_t size, tw_buffer_kind_t buffer) const {
     tw_explanation_t explanation{};
-    check(tw_ep_explain(objects_.ep, size, buffer, &explanation), "tw_ep_explain");
+    check(tw_ep_explain(ep_, size, buffer, &explanation), "tw_ep_explain");
     return explanation;
 }
 
 std::optional<std::uint64_t> MsgLink::buffer_bytes() const {
     std::optional<std::uint64_t> bytes;
-    const Facts facts = facts_of(objects_.worker);
+    const Facts facts = facts_of(worker_);
     for (const auto& [key, value] : facts)
         if (key.starts_with("iface_") && key.ends_with("_pool_bytes"))
             bytes = bytes.value_or(0) + number_in(facts, key).value_or(0);
@@ -126,13 +144,12 @@ MsgLink::Objects::~Objects() {
     for (tw_worker_h spare : spares)
         tw_worker_destroy(spare);
     tw_worker_destroy(worker);
-    tw_context_destroy(context);
 }
 
 void MsgLink::connect() {
     exchange_addresses();
     exchange_messages();
-    carrier_ = carrier_of(objects_.worker);
+    carrier_ = carrier_of(worker_);
     if (peers_ > 1)
         connect_spares();
 }
@@ -140,7 +157,11 @@ void MsgLink::connect() {
 void MsgLink::exchange_addresses() {
     std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> mine{};
     std::size_t length = mine.size();
-    check(tw_worker_address(objects_.worker, mine.data(), &length), "tw_worker_address");
+    check(tw_worker_address(worker_, mine.data(), &length), "tw_worker_address");
+    if (channel_ == nullptr) {
+        make_endpoint(mine.data(), length);
+        return;
+    }
     Encoder message;
     channel_->send(MessageType::kAddress, message.blob(mine.data(), length));
     Decoder answer = channel_->expect(MessageType::kAddress);
@@ -151,14 +172,14 @@ void MsgLink::exchange_addresses() {
 
 void MsgLink::make_endpoint(const std::uint8_t* address, std::size_t length) {
     const tw_ep_params_t params{.address = address, .address_length = length, .user_data = nullptr};
-    check(tw_ep_create(objects_.worker, &params, &objects_.ep), "tw_ep_create");
+    check(tw_ep_create(worker_, &params, &ep_), "tw_ep_create");
 }
 
 void MsgLink::exchange_messages() {
     tw_request_h requests[2] = {};
     const tw_status_t statuses[2] = {
-        tw_tag_recv(objects_.worker, nullptr, 0, kHelloTag, 0, nullptr, &requests[0]),
-        tw_tag_send(objects_.ep, nullptr, 0, kHelloTag, nullptr, &requests[1])};
+        tw_tag_recv(worker_, nullptr, 0, kHelloTag, 0, nullptr, &requests[0]),
+        tw_tag_send(ep_, nullptr, 0, kHelloTag, nullptr, &requests[1])};
     for (std::size_t i = 0; i < 2; ++i) {
         tw_status_t status = statuses[i];
         if (status == TW_INPROGRESS) {
@@ -183,17 +204,17 @@ template <class Predicate>
 void MsgLink::connecting(Predicate done) {
     const std::uint64_t deadline = now_ns() + kConnectNs;
     while (!done()) {
-        if (tw_worker_progress(objects_.worker) == 0)
+        if (tw_worker_progress(worker_) == 0)
             sched_yield();
-        check(failed_, "cannot connect to the peer");
+        check(failure(), "cannot connect to the peer");
         if (now_ns() > deadline)
             throw Failure("cannot connect to the peer: no message came or went for 30 s");
     }
 }
 
 void MsgLink::check_alive() const {
-    if (failed_ != TW_OK)
-        throw Failure(text("the connection failed: %s", tw_status_string(failed_)));
+    if (const tw_status_t status = failure(); status != TW_OK)
+        throw Failure(text("the connection failed: %s", tw_status_string(status)));
     if (channel_ != nullptr && channel_->stalled())
         throw Failure("the peer stopped in the middle of a measurement");
 }
@@ -208,6 +229,24 @@ void MsgLink::idle() {
     sched_yield();
     if (++idle_rounds_ % kYieldsBetweenChecks == 0)
         check_alive();
+}
+
+std::vector<std::unique_ptr<MsgLink>> make_msg_links(Side side, const Setup& setup,
+                                                     Channel* channel) {
+    std::vector<std::unique_ptr<MsgLink>> links;
+    const SharedContext context =
+        setup.share == Share::kNone ? nullptr : shared(open_context(setup));
+    for (std::uint64_t i = 0; i < setup.threads; ++i) {
+        if (i > 0 && setup.share == Share::kWorker) {
+            links.push_back(std::make_unique<MsgLink>(*links.front(), i));
+            continue;
+        }
+        links.push_back(context == nullptr
+                            ? std::make_unique<MsgLink>(side, setup, channel)
+                            : std::make_unique<MsgLink>(side, setup, channel, context));
+        links.back()->connect();
+    }
+    return links;
 }
 
 }  // namespace tagwire::tools

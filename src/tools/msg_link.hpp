@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One side's objects of the messaging layer: a context of the wanted transports, a worker and the
-// endpoint to the other side's. At level uct it is a Link. One thread uses a MsgLink.
+// endpoint to the other side's. At level uct it is a Link. One thread uses a MsgLink; those of
+// several threads may share the context, or worker and endpoint as well.
 #pragma once
 
 #include <tagwire.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/channel.hpp"
@@ -25,6 +28,9 @@ std::string transports_of(const Setup& setup);
 
 /// A context of these. Throws Failure or UsageError.
 tw_context_h open_context(const Setup& setup);
+
+/// A context that lives as long as one of its owners.
+using SharedContext = std::shared_ptr<tw_context>;
 
 /// Throws Failure with the call's name, if it failed.
 void check(tw_status_t status, const char* call);
@@ -41,22 +47,32 @@ Carrier carrier_of(tw_worker_h worker);
 
 class MsgLink {
   public:
+    /// A context and a worker of one thread.
     MsgLink(Side side, const Setup& setup, Channel* channel);
-    /// A worker in thread mode multi, connected to itself; `context` outlives it.
-    MsgLink(tw_context_h context, const Setup& setup);
+    /// A worker in thread mode multi. Without a channel it is for messages to itself.
+    MsgLink(Side side, const Setup& setup, Channel* channel, SharedContext context);
+    /// The worker and the endpoint of `first`, which is connected, for the messages of one more
+    /// thread.
+    MsgLink(const MsgLink& first, std::uint64_t stream);
     MsgLink(const MsgLink&) = delete;
     MsgLink& operator=(const MsgLink&) = delete;
 
-    /// Exchanges addresses over the channel and connects; both sides call it. Returns when a
-    /// message has gone either way, so that what is measured is no part of the connection.
+    /// Exchanges addresses over the channel, if there is one, and connects; both sides call it.
+    /// Returns when a message has gone either way, so that what is measured is no part of the
+    /// connection.
     void connect();
 
     Side side() const { return side_; }
     /// Whose messages come here.
     Side sending_side() const;
-    tw_context_h context() const { return context_; }
-    tw_worker_h worker() const { return objects_.worker; }
-    tw_ep_h endpoint() const { return objects_.ep; }
+    /// The place of this link among those that share the worker, whose messages are told apart by
+    /// it.
+    std::uint64_t stream() const { return stream_; }
+    /// Whether other threads progress the worker, too.
+    bool is_shared() const { return is_shared_; }
+    tw_context_h context() const { return objects_->context.get(); }
+    tw_worker_h worker() const { return worker_; }
+    tw_ep_h endpoint() const { return ep_; }
     /// The transport and device that carry the endpoint's messages.
     const std::string& transport() const { return carrier_.transport; }
     const std::string& device() const { return carrier_.device; }
@@ -68,9 +84,10 @@ class MsgLink {
     /// Bytes that the worker's interfaces may use for buffers of messages, as far as they state it.
     std::optional<std::uint64_t> buffer_bytes() const;
 
-    /// As Link::progress().
+    /// As Link::progress(). Another thread's progress moves nothing for this one, which may yield.
     bool progress() {
-        if (tw_worker_progress(objects_.worker) != 0)
+        const unsigned moved = tw_worker_progress(worker_);
+        if (moved != 0 && moved != TW_PROGRESS_BUSY)
             return true;
         if (--idle_budget_ == 0) [[unlikely]]
             idle();
@@ -86,19 +103,21 @@ class MsgLink {
 
   private:
     struct Objects {
-        Objects() = default;
+        explicit Objects(SharedContext shared) : context(std::move(shared)) {}
         ~Objects();
         Objects(const Objects&) = delete;
         Objects& operator=(const Objects&) = delete;
 
-        tw_context_h context = nullptr;
+        SharedContext context;
         tw_worker_h worker = nullptr;
-        tw_ep_h ep = nullptr;
         std::vector<tw_worker_h> spares;  // of the peer: the others of its workers
+        /// Written in the progress of any thread. Relaxed: nothing else is read for it.
+        std::atomic<tw_status_t> failed = TW_OK;
     };
 
     void open_worker(tw_thread_mode_t mode);
     void make_endpoint(const std::uint8_t* address, std::size_t length);
+    tw_status_t failure() const { return objects_->failed.load(std::memory_order_relaxed); }
     void exchange_addresses();
     void exchange_messages();
     void connect_spares();
@@ -113,14 +132,21 @@ class MsgLink {
     Wait wait_;
     std::uint64_t peers_ = 1;
     Channel* channel_;  // null: there is no other side
-    Objects objects_;
-    tw_context_h context_;
+    std::shared_ptr<Objects> objects_;
+    tw_worker_h worker_ = nullptr;
+    tw_ep_h ep_ = nullptr;
+    std::uint64_t stream_ = 0;
+    bool is_shared_ = false;
     Carrier carrier_;
     std::optional<std::uint64_t> bytes_per_peer_;
     std::uint32_t idle_budget_ = 1;
     std::uint32_t idle_rounds_ = 0;
-    tw_status_t failed_ = TW_OK;
 };
+
+/// The connected links of a setup's threads, which share what it says. Both sides call it; without
+/// a channel each link leads to its own worker.
+std::vector<std::unique_ptr<MsgLink>> make_msg_links(Side side, const Setup& setup,
+                                                     Channel* channel);
 
 /// Ordinary memory: page aligned and touched.
 class Pages {

@@ -55,11 +55,11 @@ void MsgLink::connect_spares() {
 /// The peer: makes so many workers, and progresses them until the driver is connected to each.
 void MsgLink::offer_spares(std::size_t count) {
     Encoder message;
-    const std::size_t first = objects_.spares.size();
+    const std::size_t first = objects_->spares.size();
     for (std::size_t i = 0; i < count; ++i) {
         tw_worker_h spare = nullptr;
-        check(tw_worker_create(context_, nullptr, &spare), "tw_worker_create");
-        objects_.spares.push_back(spare);
+        check(tw_worker_create(context(), nullptr, &spare), "tw_worker_create");
+        objects_->spares.push_back(spare);
         check_begun(tw_tag_recv(spare, nullptr, 0, kSpareTag, 0, nullptr, nullptr), "tw_tag_recv");
         std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> address{};
         std::size_t length = address.size();
@@ -68,9 +68,9 @@ void MsgLink::offer_spares(std::size_t count) {
     }
     channel_->send(MessageType::kAddress, message);
     while (!channel_->readable()) {
-        unsigned moved = tw_worker_progress(objects_.worker);
-        for (std::size_t i = first; i < objects_.spares.size(); ++i)
-            moved += tw_worker_progress(objects_.spares[i]);
+        unsigned moved = tw_worker_progress(worker_);
+        for (std::size_t i = first; i < objects_->spares.size(); ++i)
+            moved += tw_worker_progress(objects_->spares[i]);
         if (moved == 0)
             sched_yield();
     }
@@ -92,13 +92,13 @@ std::int64_t MsgLink::measure_spares(std::size_t count) {
                                     .address_length = addresses[i].size(),
                                     .user_data = nullptr};
         tw_ep_h ep = nullptr;
-        check(tw_ep_create(objects_.worker, &params, &ep), "tw_ep_create");
+        check(tw_ep_create(worker_, &params, &ep), "tw_ep_create");
         check_begun(tw_tag_send(ep, nullptr, 0, kSpareTag, &op, &requests[i]), "tw_tag_send");
     }
     const std::uint64_t deadline = now_ns() + kConnectNs;
     for (std::size_t i = 0; i < count; ++i) {
         while (requests[i] != nullptr && tw_request_test(requests[i], nullptr) == TW_INPROGRESS) {
-            if (tw_worker_progress(objects_.worker) == 0)
+            if (tw_worker_progress(worker_) == 0)
                 sched_yield();
             if (now_ns() > deadline)
                 throw Failure("cannot connect to all workers of the peer within 30 s");

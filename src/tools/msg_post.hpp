@@ -6,12 +6,16 @@
 //    not used again before the send has ended.
 // 2. A receive ends in its callback, or in the call that posts it when its message was there.
 // 3. The destructors take back what has not ended: no callback comes later.
+// 4. With a worker that several threads share, callbacks run in any of them, one at a time. Only
+//    received() is for other threads meanwhile. Outside of callbacks a receive is posted while no
+//    message for its receiver is under way.
 #pragma once
 
 #include <tagwire.h>
 #include <uct/api/uct.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -210,7 +214,8 @@ class MsgReceiver {
         return posted;
     }
 
-    std::uint64_t received() const { return received_; }
+    /// SYNC received(msg_receiver): pairs with count(). Data and completion of so many are visible.
+    std::uint64_t received() const { return received_.load(std::memory_order_acquire); }
     std::uint64_t errors() const { return errors_; }
     std::uint8_t* data(std::size_t slot) const { return pages_.data() + slot * stride_; }
 
@@ -226,14 +231,18 @@ class MsgReceiver {
         if (done.status != TW_OK || done.message_length != options_.size) [[unlikely]] {
             ++errors_;
         } else if (options_.validate) [[unlikely]] {
-            const std::uint64_t sequence = slot.sequence == kByArrival ? received_ : slot.sequence;
+            const std::uint64_t sequence = slot.sequence == kByArrival
+                                               ? received_.load(std::memory_order_relaxed)
+                                               : slot.sequence;
             const bool is_right =
                 done.tag == slot.tag &&
                 Pattern(options_.stream, sequence)
                     .matches(data(static_cast<std::size_t>(&slot - slots_.data())), options_.size);
             errors_ += is_right ? 0 : 1;
         }
-        ++received_;
+        // SYNC received(msg_receiver): pairs with received(). One thread writes at a time, so no
+        // atomic addition is needed.
+        received_.store(received_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
 
     static void on_complete(const tw_completion_t* done) {
@@ -259,7 +268,7 @@ class MsgReceiver {
     tw_op_t op_{};
     tw_completion_t done_{};  // of a receive that ended in its call
     std::size_t posted_ = 0;
-    std::uint64_t received_ = 0;
+    std::atomic<std::uint64_t> received_ = 0;
     std::uint64_t errors_ = 0;
     bool is_closing_ = false;
     OnReceived on_received_ = nullptr;

@@ -63,8 +63,14 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
     perf->add_option(
             "--threads", arguments->threads,
             "Threads, each with its own connection (default 1); at level msg each sends to "
-            "itself, in one process")
+            "itself, in one process, unless --between is given")
         ->type_name("N");
+    perf->add_option("--share", arguments->share,
+                     "What threads at level msg share: context (default), each has its own worker; "
+                     "worker, all use one in thread mode multi")
+        ->type_name("WHAT");
+    perf->add_flag("--between", arguments->between,
+                   "Threads at level msg send to those of a second process (also with --connect)");
     perf->add_flag("--unexpected", arguments->unexpected,
                    "Post no receives: messages arrive unexpected (match at level msg: --depth of "
                    "them wait)");

@@ -20,7 +20,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kCpuMax = 1 << 20;
 constexpr int kNextMessageTimeoutMs = 600000;
 constexpr char kPeerArgument[] = "peer-process";
 
@@ -69,7 +68,7 @@ void run_transport_job(Session* session, const Job& job) {
     session->channel->send(MessageType::kReady);
     switch (test_info(job.test).shape) {
         case Shape::kStream:
-            run_streams(session->tests, job);
+            run_streams(session->tests, job, session->cpus);
             break;
         case Shape::kFetch:
             break;
@@ -91,13 +90,27 @@ void run_job(Session* session, const Job& job) {
     session->tests.clear();
 }
 
+/// The driver names cpus of its own host. On another one the threads take turns at those that this
+/// process may use, unless it was told where to run.
+void open_links(Session* session, const Setup& setup, int own_cpu,
+                const std::vector<int>& allowed) {
+    session->open_links(setup);
+    if (own_cpu >= 0)
+        session->cpus.clear();
+    if (session->mapping == nullptr)
+        for (std::size_t i = 0; i < session->cpus.size(); ++i)
+            session->cpus[i] = allowed[i % allowed.size()];
+}
+
 void serve(Session* session, int own_cpu) {
+    const std::vector<int> allowed = allowed_cpus();
     greet(session, own_cpu);
     for (;;) {
         Message message = session->channel->receive(kNextMessageTimeoutMs);
         switch (message.type) {
             case MessageType::kSetup:
-                session->open_links(Setup::decode(Decoder(std::move(message.payload))));
+                open_links(session, Setup::decode(Decoder(std::move(message.payload))), own_cpu,
+                           allowed);
                 break;
             case MessageType::kJob:
                 run_job(session, Job::decode(Decoder(std::move(message.payload))));
@@ -126,7 +139,7 @@ void serve(Session* session, int own_cpu) {
 }  // namespace
 
 void serve_driver(std::unique_ptr<Channel> channel, int own_cpu) {
-    Session session{Side::kPeer, std::move(channel), nullptr, nullptr, {}, {}, {}};
+    Session session{Side::kPeer, std::move(channel), nullptr, nullptr, {}, {}, {}, {}};
     try {
         serve(&session, own_cpu);
     } catch (const std::exception& error) {

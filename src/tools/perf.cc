@@ -83,7 +83,9 @@ Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& 
     result.depth = job.depth;
     result.peers = plan.setup.peers;
     result.threads = plan.setup.threads;
-    result.cpus = cpus;
+    if (plan.setup.share != Share::kNone)
+        result.share = name_of(plan.setup.share);
+    result.cpus = plan.setup.cpus.empty() ? cpus : plan.setup.cpus;
     return result;
 }
 
@@ -226,6 +228,18 @@ void share_cpu(std::vector<PerfPlan>* plans) {
             plan.setup.wait = Wait::kYield;
 }
 
+/// Threads take the allowed cpus in turn, each beside its partner of the other side.
+void place_threads(std::vector<PerfPlan>* plans) {
+    for (PerfPlan& plan : *plans) {
+        if (plan.setup.threads == 1)
+            continue;
+        const std::vector<int> turn = cpus_in_turn(plan.cpus);
+        for (std::size_t i = 0; i < 2 * plan.setup.threads; ++i)
+            plan.setup.cpus.push_back(turn[i % turn.size()]);
+        take_turns(&plan.setup, plan.setup.cpus.size(), turn.size());
+    }
+}
+
 /// The other side is a process that this one starts, or a server.
 void run_driver(std::vector<PerfPlan> plans) {
     const PerfPlan& first = plans.front();
@@ -233,6 +247,7 @@ void run_driver(std::vector<PerfPlan> plans) {
     const std::vector<int> cpus = choose_cpus(first.cpus);
     if (is_local && cpus[0] == cpus[1])
         share_cpu(&plans);
+    place_threads(&plans);
     Results results(first.files);
     run_plans(plans,
               is_local ? start_peer_process()
@@ -280,6 +295,8 @@ int run_launched(std::vector<PerfPlan> plans, tagwire::Bootstrap job) {
     const std::vector<int> cpus = pair.cpus();
     if (pair.is_on_one_host() && cpus[0] == cpus[1])
         share_cpu(&plans);
+    for (PerfPlan& plan : plans)
+        take_turns(&plan.setup, plan.setup.threads, 1);  // a rank stays on one cpu
     Results results(plans.front().files);
     run_plans(plans, pair.connect(), cpus, &results);
     results.finish();
@@ -287,6 +304,16 @@ int run_launched(std::vector<PerfPlan> plans, tagwire::Bootstrap job) {
 }
 
 }  // namespace
+
+void take_turns(Setup* setup, std::size_t threads, std::size_t cpus) {
+    if (threads <= cpus || setup->wait != Wait::kSpin)
+        return;
+    std::fprintf(stderr,
+                 "tagwire: warning: %zu threads take turns at %zu cpu%s, so they yield while "
+                 "nothing arrives\n",
+                 threads, cpus, cpus == 1 ? "" : "s");
+    setup->wait = Wait::kYield;
+}
 
 int run_perf(const std::vector<PerfPlan>& plans) {
     const PerfPlan& plan = plans.front();

@@ -22,11 +22,12 @@ inline constexpr double kDefaultSeconds = 0.5;
 struct PerfArguments {
     std::string test;
     std::optional<std::string> level, transport, device, op, memory, data, size, wait, cpu, connect,
-        json, csv;
+        json, csv, share;
     std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads;
     std::optional<double> seconds;
     bool unexpected = false;
     bool bidir = false;
+    bool between = false;
     bool validate = false;
     bool server = false;
     std::string server_port;  // empty: kDefaultPort
@@ -65,6 +66,9 @@ void plan_transport(const PerfArguments& arguments, Setup* setup);
 /// Sets the number of iterations and of untimed ones before. Unless the plan names the former,
 /// `run(job)` measures how long one takes, so that the job lasts the plan's seconds.
 void set_counts(const PerfPlan& plan, Job* job, const std::function<Measurement(const Job&)>& run);
+
+/// More threads than cpus: they yield while nothing arrives, and that is told.
+void take_turns(Setup* setup, std::size_t threads, std::size_t cpus);
 
 /// Measures the tests one after the other, between one pair of processes. Returns the exit status.
 /// Throws Failure or UsageError.

@@ -33,6 +33,8 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
         {"--peers", arguments.peers.has_value(), kWithPeers},
         {"--depth", arguments.depth.has_value(), kWithDepth},
         {"--threads", arguments.threads.has_value(), kWithThreads},
+        {"--share", arguments.share.has_value(), kWithThreads},
+        {"--between", arguments.between, kWithThreads},
         {"--bidir", arguments.bidir, kWithBidir},
         {"--wait", arguments.wait.has_value(), kWithWait},
         {"--validate", arguments.validate, kWithValidate},
@@ -192,7 +194,8 @@ PerfPlan server_plan(const PerfArguments& arguments) {
                         arguments.iterations || arguments.seconds || arguments.warmup ||
                         arguments.window || arguments.peers || arguments.depth ||
                         arguments.threads || arguments.wait || arguments.json || arguments.csv ||
-                        arguments.unexpected || arguments.bidir || arguments.validate;
+                        arguments.unexpected || arguments.bidir || arguments.validate ||
+                        arguments.share || arguments.between;
     if (others || arguments.connect) {
         throw UsageError(
             "--server takes only a port and --cpu: the side with --connect says what is measured");
@@ -243,6 +246,35 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
     }
     if (job.unexpected && job.depth > 0 && test.id != TestId::kMatch)
         throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
+}
+
+void plan_threads(const PerfArguments& arguments, PerfPlan* plan) {
+    constexpr Choice<Share> kShares[] = {{"context", Share::kContext}, {"worker", Share::kWorker}};
+    const char* const option = arguments.share ? "--share" : arguments.between ? "--between" : "";
+    const bool is_msg = plan->setup.level == Level::kMsg;
+    plan->setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
+    if (*option != '\0' && !is_msg) {
+        throw UsageError(
+            text("%s has no meaning at level uct, where each thread has a connection of its own "
+                 "to the other process; it is for --level msg",
+                 option));
+    }
+    if (*option != '\0' && !arguments.threads)
+        throw UsageError(text("%s is for several threads: say how many by --threads", option));
+    if (!is_msg || !arguments.threads)
+        return;
+    plan->setup.share = choose("--share", arguments.share.value_or("context"), kShares);
+    plan->self = !arguments.between && !arguments.connect;
+    if (arguments.peers) {
+        throw UsageError(
+            "--threads with --peers: at level msg a thread has one worker to send to, its own or "
+            "that of a thread of the other process");
+    }
+    if (plan->self && plan->job.bidir) {
+        throw UsageError(
+            "--threads with --bidir: at level msg threads send to themselves, so there is no other "
+            "side, unless --between makes them send to those of another process");
+    }
 }
 
 void plan_counts(const PerfArguments& arguments, PerfPlan* plan) {
@@ -303,17 +335,8 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
     if (is_many && !arguments.peers)
         plan.setup.peers = 0;
-    plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
     plan_job(arguments, *plan.test, &plan);
-    plan.self = plan.setup.level == Level::kMsg && arguments.threads;
-    if (plan.self && (plan.job.bidir || arguments.connect || arguments.peers)) {
-        throw UsageError(
-            text("--threads with %s: at level msg threads send to themselves, so there is no other "
-                 "side",
-                 plan.job.bidir      ? "--bidir"
-                 : arguments.connect ? "--connect"
-                                     : "--peers"));
-    }
+    plan_threads(arguments, &plan);
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
         throw UsageError(
             text("--peers with %s: what comes from several peers at once has no order to check",

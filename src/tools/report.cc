@@ -119,6 +119,13 @@ std::string title_of(const Result& first) {
         title += text("window %llu, ", static_cast<unsigned long long>(first.window));
     if (first.depth > 0)
         title += text("depth %llu, ", static_cast<unsigned long long>(first.depth));
+    if (first.threads > 1) {
+        const char* const share = !first.share                ? "a connection each"
+                                  : *first.share == "context" ? "a worker each"
+                                                              : "one worker";
+        title +=
+            text("%llu threads with %s, ", static_cast<unsigned long long>(first.threads), share);
+    }
     return title + cpus_text(first.cpus);
 }
 

@@ -81,6 +81,7 @@ ordered_json result_json(const Result& result) {
             {"depth", result.depth},
             {"peers", result.peers},
             {"threads", result.threads},
+            {"share", or_null(result.share)},
             {"cpus", result.cpus},
             {"latency_ns", latency_json(measured.latency_ns)},
             {"floor_ns", or_null(measured.floor_ns)},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `--threads N` at level msg: threads of one process, each with a worker that sends to itself. They
-// share only what the library shares between workers, so the ratio of their sum to the rate of one
-// thread shows the cost of that.
+// `--threads N` at level msg: threads of one process that send to themselves, each over its own
+// worker or all over one. The ratio of their sum to the rate of one thread shows the cost of what
+// they share.
 #pragma once
 
 #include "tools/perf.hpp"
@@ -9,6 +9,6 @@
 namespace tagwire::tools {
 
 /// Measures and tells. Throws Failure or UsageError.
-void run_self_threads(const PerfPlan& plan);
+void run_self_threads(PerfPlan plan);
 
 }  // namespace tagwire::tools

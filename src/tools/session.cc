@@ -14,12 +14,14 @@ void Session::open_links(const Setup& setup) {
     tests.clear();
     links.clear();
     msg_links.clear();
+    cpus.clear();
+    for (std::size_t i = side == Side::kDriver ? 0 : 1; i < setup.cpus.size(); i += 2)
+        cpus.push_back(setup.cpus[i]);
+    if (setup.level == Level::kMsg) {
+        msg_links = make_msg_links(side, setup, channel.get());
+        return;
+    }
     for (std::uint64_t i = 0; i < setup.threads; ++i) {
-        if (setup.level == Level::kMsg) {
-            msg_links.push_back(std::make_unique<MsgLink>(side, setup, channel.get()));
-            msg_links.back()->connect();
-            continue;
-        }
         links.push_back(std::make_unique<Link>(side, setup, channel.get()));
         links.back()->connect();
     }
@@ -58,7 +60,7 @@ Outcome Session::outcome() const {
 }
 
 Driver::Driver(std::unique_ptr<Channel> channel, const std::vector<int>& cpus)
-    : session_{Side::kDriver, std::move(channel), nullptr, nullptr, {}, {}, {}} {
+    : session_{Side::kDriver, std::move(channel), nullptr, nullptr, {}, {}, {}, {}} {
     pin_to(cpus[0]);
     auto mapping = std::make_unique<SharedMapping>(CachelineFloor::kMappingBytes);
     const std::string my_version = tagwire_version_string();
@@ -134,7 +136,7 @@ Measurement Driver::run_as_is(const Job& job, const OnProgress& on_progress) {
         Measurement result;
         switch (shape) {
             case Shape::kStream:
-                result = run_streams(session_.tests, job);
+                result = run_streams(session_.tests, job, session_.cpus);
                 break;
             case Shape::kFetch:
                 result = run_fetch(session_.side, *session_.tests.front(), job, on_progress);

@@ -42,6 +42,7 @@ struct Session {
     std::vector<std::unique_ptr<Link>> links;         // at level uct
     std::vector<std::unique_ptr<MsgLink>> msg_links;  // at level msg
     std::vector<std::unique_ptr<Test>> tests;
+    std::vector<int> cpus;  // of the threads of streams; empty: where the process is
 
     void open_links(const Setup& setup);
     bool is_connected() const { return !links.empty() || !msg_links.empty(); }

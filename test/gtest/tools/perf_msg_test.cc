@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "command.hpp"
 #include "over_vhca.hpp"
@@ -91,22 +94,60 @@ TEST(PerfAtLevelMsg, data_may_be_fresh) {
     }
 }
 
-TEST(PerfAtLevelMsg, threads_send_to_themselves) {
-    for (const char* test : {"tag_rate", "tag_bw"}) {
-        for (const char* threads : {"1", "3"}) {
-            const json results = results_over_sm({test, "--threads", threads, "--wait", "yield",
-                                                  "--size", "8,4k,100k", "--validate"});
-            ASSERT_EQ(results.size(), 3U);
-            for (const json& result : results) {
-                EXPECT_EQ(result["threads"], std::stoi(threads));
-                EXPECT_EQ(result["cpus"].size(), result["threads"]);
-                EXPECT_EQ(result["level"], "msg");
-                EXPECT_EQ(result["transport"], "sm");
-                EXPECT_EQ(result["validated"], true);
-                EXPECT_GT(result["messages_per_s"].get<double>(), 0);
-            }
+/// Runs of threads that share a context or a worker, to themselves or to those of a second process.
+class EveryWayOfSharing
+    : public testing::TestWithParam<std::tuple<const char*, const char*, bool>> {};
+
+TEST_P(EveryWayOfSharing, carries_the_messages_of_every_thread) {
+    const auto& [test, share, is_between] = GetParam();
+    for (const char* threads : {"1", "3"}) {
+        std::vector<std::string> arguments{test,        "--threads", threads, "--share",
+                                           share,       "--wait",    "yield", "--size",
+                                           "8,4k,100k", "--validate"};
+        if (is_between)
+            arguments.emplace_back("--between");
+        const json results = results_over_sm(arguments);
+        ASSERT_EQ(results.size(), 3U);
+        const std::size_t number = std::stoul(threads);
+        for (const json& result : results) {
+            EXPECT_EQ(result["threads"], number);
+            EXPECT_EQ(result["share"], share);
+            EXPECT_EQ(result["cpus"].size(), is_between ? 2 * number : number);
+            EXPECT_EQ(result["level"], "msg");
+            EXPECT_EQ(result["transport"], "sm");
+            EXPECT_EQ(result["validated"], true);
+            EXPECT_GT(result["messages_per_s"].get<double>(), 0);
+            EXPECT_EQ(result["thread_messages_per_s"].size(), number);
+            EXPECT_EQ(result["fairness"].is_number(), number > 1);
         }
     }
+}
+
+INSTANTIATE_TEST_SUITE_P(Perf, EveryWayOfSharing,
+                         testing::Combine(testing::Values("tag_rate", "tag_bw"),
+                                          testing::Values("context", "worker"), testing::Bool()),
+                         [](const auto& param) {
+                             return std::string(std::get<0>(param.param)) + "_" +
+                                    std::get<1>(param.param) +
+                                    (std::get<2>(param.param) ? "_between" : "_self");
+                         });
+
+TEST(PerfAtLevelMsg, threads_of_two_processes_stream_in_both_directions) {
+    for (const char* share : {"context", "worker"}) {
+        const json results = results_over_sm({"tag_rate", "--threads", "2", "--between", "--share",
+                                              share, "--bidir", "--window", "3", "--validate"});
+        ASSERT_EQ(results.size(), 1U);
+        EXPECT_EQ(results[0]["validated"], true);
+        EXPECT_EQ(results[0]["thread_messages_per_s"].size(), 2U);
+    }
+}
+
+TEST(PerfAtLevelMsg, table_says_what_threads_share) {
+    const Finished finished = tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "2",
+                                       "--share", "worker", "--wait", "yield", "--iters", "200"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_NE(finished.out.find(", 2 threads with one worker, "), std::string::npos)
+        << finished.out;
 }
 
 TEST(PerfAtLevelMsg, tells_how_messages_went_and_why) {

@@ -53,6 +53,7 @@ void expect_every_key(const json& result) {
                             "depth",
                             "peers",
                             "threads",
+                            "share",
                             "cpus",
                             "latency_ns",
                             "floor_ns",
@@ -308,6 +309,8 @@ TEST(PerfRun, threads_tell_the_rate_of_each_and_how_fair_they_are) {
                                          "--iters", "500", "--validate", "--json", "-"});
         ASSERT_EQ(results.size(), 1U) << test;
         const json& result = results[0];
+        EXPECT_TRUE(result["share"].is_null()) << test;
+        EXPECT_EQ(result["cpus"].size(), 4U) << test << ": driver and peer of each thread";
         ASSERT_EQ(result["thread_messages_per_s"].size(), 2U) << test;
         const auto [slowest, fastest] =
             std::minmax({result["thread_messages_per_s"][0].get<double>(),
@@ -318,6 +321,8 @@ TEST(PerfRun, threads_tell_the_rate_of_each_and_how_fair_they_are) {
     }
     const Finished table =
         tagwire({"perf", "am_rate", "--threads", "2", "--wait", "yield", "--iters", "500"});
+    EXPECT_NE(table.out.find(", 2 threads with a connection each, "), std::string::npos)
+        << table.out;
     EXPECT_NE(table.out.find("slowest thread  fastest thread   fairness"), std::string::npos)
         << table.out;
 }

@@ -75,6 +75,75 @@ TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
     EXPECT_EQ(make_plan(arguments).setup.level, Level::kMsg);
 }
 
+TEST(Plan, threads_at_level_msg_share_a_context_or_a_worker) {
+    PerfArguments arguments = at_level_msg("tag_rate");
+    EXPECT_EQ(make_plan(arguments).setup.share, Share::kNone);
+    arguments.threads = 2;
+    EXPECT_EQ(make_plan(arguments).setup.share, Share::kContext);
+    EXPECT_TRUE(make_plan(arguments).self);
+    arguments.share = "worker";
+    EXPECT_EQ(make_plan(arguments).setup.share, Share::kWorker);
+    EXPECT_TRUE(make_plan(arguments).self);
+    arguments.bidir = true;
+    EXPECT_NE(refusal(arguments).find("unless --between"), std::string::npos);
+    arguments.between = true;
+    EXPECT_EQ(make_plan(arguments).setup.share, Share::kWorker);
+    EXPECT_FALSE(make_plan(arguments).self);
+    arguments.between = false;
+    arguments.connect = "node7";
+    EXPECT_FALSE(make_plan(arguments).self);
+    arguments.peers = 2;
+    EXPECT_NE(refusal(arguments).find("--threads with --peers"), std::string::npos);
+}
+
+TEST(Plan, sharing_is_refused_where_there_is_nothing_to_share) {
+    PerfArguments arguments = at_level_msg("tag_rate");
+    arguments.share = "worker";
+    EXPECT_EQ(refusal(arguments), "--share is for several threads: say how many by --threads");
+    arguments.threads = 2;
+    arguments.share = "endpoint";
+    EXPECT_EQ(refusal(arguments),
+              "--share: 'endpoint' is not available; available: context worker");
+    for (const char* test : {"tag_rate", "am_rate", "put_rate"}) {
+        arguments = arguments_for(test);
+        arguments.threads = 2;
+        EXPECT_EQ(make_plan(arguments).setup.share, Share::kNone);
+        arguments.share = "context";
+        EXPECT_NE(refusal(arguments).find("--share has no meaning at level uct"),
+                  std::string::npos);
+    }
+    arguments = arguments_for("tag_rate");
+    arguments.threads = 2;
+    arguments.between = true;
+    EXPECT_NE(refusal(arguments).find("--between has no meaning at level uct"), std::string::npos);
+    arguments = at_level_msg("tag_lat");
+    arguments.share = "worker";
+    EXPECT_NE(refusal(arguments).find("--share has no meaning for tag_lat"), std::string::npos);
+    arguments = PerfArguments();
+    arguments.server = true;
+    arguments.between = true;
+    EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
+    for (const char* test : {"am_rate", "put_rate"}) {
+        EXPECT_NE(refusal(at_level_msg(test)).find(text("--level msg has no %s", test)),
+                  std::string::npos);
+    }
+}
+
+TEST(Plan, setup_reaches_the_other_process_whole) {
+    tools::Setup setup;
+    setup.level = Level::kMsg;
+    setup.transport = "sm";
+    setup.threads = 2;
+    setup.share = Share::kWorker;
+    setup.cpus = {0, 1, 2, 3};
+    const tools::Setup there = tools::Setup::decode(Decoder(setup.encode().bytes()));
+    EXPECT_EQ(there.threads, 2U);
+    EXPECT_EQ(there.share, Share::kWorker);
+    EXPECT_EQ(there.cpus, setup.cpus);
+    setup.cpus = {0, 1};
+    EXPECT_THROW(tools::Setup::decode(Decoder(setup.encode().bytes())), Failure);
+}
+
 TEST(Plan, level_msg_refuses_what_the_layer_decides) {
     PerfArguments arguments = at_level_msg("tag_lat");
     arguments.op = "short";
