@@ -316,8 +316,8 @@ TEST(PerfRun, threads_tell_the_rate_of_each_and_how_fair_they_are) {
             std::minmax({result["thread_messages_per_s"][0].get<double>(),
                          result["thread_messages_per_s"][1].get<double>()});
         EXPECT_DOUBLE_EQ(result["fairness"].get<double>(), slowest / fastest) << test;
-        // The slower one has the time of all.
-        EXPECT_NEAR(result["messages_per_s"].get<double>(), 2 * slowest, slowest * 1e-6) << test;
+        // All take as long as the slower one, or longer if that began late.
+        EXPECT_LE(result["messages_per_s"].get<double>(), 2 * slowest * 1.000001) << test;
     }
     const Finished table =
         tagwire({"perf", "am_rate", "--threads", "2", "--wait", "yield", "--iters", "500"});
