@@ -84,6 +84,8 @@ std::string mark_text(double value, PlotUnit unit) {
             return with_prefix(value, kTimes);
         case PlotUnit::kPerSecond:
             return with_prefix(value, kRates);
+        case PlotUnit::kThreads:
+            return text("%g", value);
         case PlotUnit::kPercent:
             return text("%g %%%%", value);  // gnuplot takes it for a format
         default:
@@ -131,7 +133,7 @@ std::string quoted(const std::string& words) {
 }
 
 std::vector<double> marks_of(PlotUnit unit, Range range, const Layout& layout) {
-    if (unit == PlotUnit::kBytes)
+    if (unit == PlotUnit::kBytes || unit == PlotUnit::kThreads)
         return binary_marks(range, layout.marks_max);
     if (unit == PlotUnit::kPercent)
         return {0, 20, 40, 60, 80, 100};

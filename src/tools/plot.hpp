@@ -10,11 +10,19 @@
 namespace tagwire::tools {
 
 /// Values are in the unit's base: bytes, pieces, nanoseconds, pieces per second, bytes per second.
-/// kPercent is that number itself.
-enum class PlotUnit { kBytes, kCount, kNanoseconds, kPerSecond, kBytesPerSecond, kPercent };
+/// kPercent and kThreads are that number itself.
+enum class PlotUnit {
+    kBytes,
+    kCount,
+    kNanoseconds,
+    kPerSecond,
+    kBytesPerSecond,
+    kPercent,
+    kThreads
+};
 
-/// Logarithmic, but percents from 0 to 100; sizes and counts have powers of two and ten as marks,
-/// the last one always. Values that are not positive are left out.
+/// Logarithmic, but percents from 0 to 100; sizes and threads have powers of two as marks, counts
+/// those of ten, the last one always. Values that are not positive are left out.
 struct PlotAxis {
     std::string label;
     PlotUnit unit;

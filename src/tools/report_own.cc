@@ -94,6 +94,19 @@ Points OwnRuns::by_depth(const std::vector<std::string>& arguments,
     return points;
 }
 
+Points OwnRuns::by_threads(const std::vector<std::string>& arguments,
+                           const std::vector<const char*>& threads, const char* iterations) const {
+    Points points;
+    for (const char* number : threads) {
+        const json document =
+            json::parse(run(joined(arguments, {"--threads", number, "--iters", iterations}), ""));
+        const json& result = document.at("results").at(0);
+        points.emplace_back(result.at("threads").get<double>(),
+                            figure_of(result, Figure::kMessages));
+    }
+    return points;
+}
+
 double OwnRuns::floor_ns() const {
     const json document = json::parse(run({"cacheline", "--iters", "2048", "--warmup", "256"}, ""));
     return figure_of(document.at("results").at(0), Figure::kLatency);

@@ -46,6 +46,9 @@ class OwnRuns {
     /// Over the number of receives posted, or of messages waiting.
     Points by_depth(const std::vector<std::string>& arguments,
                     const std::vector<const char*>& depths, const char* iterations) const;
+    /// The messages per second of all threads over their number.
+    Points by_threads(const std::vector<std::string>& arguments,
+                      const std::vector<const char*>& threads, const char* iterations) const;
     double floor_ns() const;
 
   private:

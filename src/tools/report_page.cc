@@ -214,6 +214,7 @@ std::string value_text(double value, PlotUnit unit) {
         case PlotUnit::kBytes:
             return size_name(static_cast<std::uint64_t>(value));
         case PlotUnit::kCount:
+        case PlotUnit::kThreads:
             return text("%.0f", value);
         case PlotUnit::kNanoseconds:
             return scaled(value, kTimes);

@@ -29,6 +29,8 @@ struct Amounts {
     std::vector<Batch> netpipe;  // from one size to another
     std::vector<const char*> depths;
     const char* depth_iterations;
+    std::vector<const char*> threads;
+    const char* thread_iterations;
     Pace pace;
     int timeout_ms;  // of one program
 };
@@ -41,6 +43,8 @@ const Amounts kQuick{{{"8,64,512,4k", "1000"}, {"32k,256k", "400"}, {"1m", "100"
                      {{"8,64k", "200"}},
                      {"1", "100", "1000", "10000"},
                      "1000",
+                     {"1", "2"},
+                     "20000",
                      {3, 8, 18},
                      10000};
 const Amounts kFull{
@@ -53,6 +57,8 @@ const Amounts kFull{
     {{"8,16k", "10000"}, {"32k,4m", "200"}},
     {"1", "10", "100", "1000", "10000", "100000"},
     "10000",
+    {"1", "2", "4"},
+    "200000",
     {7, 150, 240},
     30000};
 
@@ -85,6 +91,7 @@ class Report {
           amounts_(arguments.quick ? kQuick : kFull),
           lanes_(lanes()),
           cpus_(choose_cpus({})),
+          cores_(allowed_cpus().size()),
           own_(program, amounts_.timeout_ms, &log_),
           peers_(cpus_, amounts_.timeout_ms, &log_),
           meter_(amounts_.pace, [this] { return own_.floor_ns(); }) {
@@ -105,6 +112,7 @@ class Report {
     void add_relative();
     void summarize_page();
     void add_depth();
+    void add_threads();
     void add_clients();
     void add_selection(const Lane& lane);
     void add_choice(const Lane& lane);
@@ -114,6 +122,7 @@ class Report {
     const Amounts& amounts_;
     const std::vector<Lane> lanes_;
     const std::vector<int> cpus_;
+    const std::size_t cores_;  // that may be used
     std::set<std::string> log_;
     OwnRuns own_;
     PeerRuns peers_;
@@ -272,6 +281,33 @@ void Report::add_depth() {
         sources);
 }
 
+void Report::add_threads() {
+    const auto source = [&](const char* name, Line line, const char* share) {
+        // Threads beyond the cores yield; all points are measured alike.
+        const std::vector<std::string> arguments{"tag_rate", "--level", "msg",    "--tl", "sm",
+                                                 "--share",  share,     "--wait", "yield"};
+        return Source{name, line, 0, true, [=, this] {
+                          return own_.by_threads(arguments, amounts_.threads,
+                                                 amounts_.thread_iterations);
+                      }};
+    };
+    std::string meaning =
+        "A stream of tagged messages of 8 bytes from each thread of one process to itself "
+        "(tag_rate, messaging layer, shared memory), the rates of all threads together: each with "
+        "a worker of its own, or all over one worker (`--share`). Higher is better.";
+    if (const std::size_t most = std::stoul(amounts_.threads.back()); most > cores_)
+        meaning +=
+            text(" There are %zu cores here: beyond that number threads take turns.", cores_);
+    add({"threads",
+         "Threads",
+         {"threads", PlotUnit::kThreads},
+         {"messages per second", PlotUnit::kPerSecond},
+         {}},
+        meaning,
+        {source("a worker each", Line::kSolid, "context"),
+         source("one worker", Line::kDashed, "worker")});
+}
+
 void Report::add_selection(const Lane& lane) {
     try {
         for (const ExplainedRail& rail : explain_curves(lane.tl())) {
@@ -406,6 +442,7 @@ Page Report::measure() {
         "UCX: tag_bw). Higher is better.",
         sources("tag_rate", Figure::kMessages, amounts_.rate));
     add_depth();
+    add_threads();
     add_clients();
     for (const Lane& lane : lanes_) {
         add_selection(lane);

@@ -70,6 +70,16 @@ TEST_F(PlotTest, percents_are_linear_and_limits_have_no_markers) {
         EXPECT_TRUE(has(svg, mark)) << mark;
 }
 
+TEST_F(PlotTest, threads_have_powers_of_two_as_marks) {
+    Plot plot = two_curves("one");
+    plot.x.unit = PlotUnit::kThreads;
+    plot.curves = {{"all", {{1, 10}, {2, 20}, {4, 20}}}};
+    const std::string svg = svg_of(plot);
+    for (const char* mark : {">1<", ">2<", ">4<"})
+        EXPECT_TRUE(has(svg, mark)) << mark;
+    EXPECT_FALSE(has(svg, ">5<"));
+}
+
 TEST_F(PlotTest, loads_nothing_and_takes_the_colour_of_the_text) {
     const std::string svg = svg_of(two_curves("one"));
     for (const char* words : {"href=\"http", "href='http", "url(http", "<script", "black"})

@@ -97,8 +97,8 @@ TEST_F(Report, quick_page_has_a_plot_and_a_table_in_every_section_and_loads_noth
     const Finished finished = tagwire({"report", file(), "--quick"});
     ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
     const std::string html = page();
-    for (const char* id :
-         {"latency", "bandwidth", "bandwidthrelative", "rate", "depth", "selectionsm", "choicesm"})
+    for (const char* id : {"latency", "bandwidth", "bandwidthrelative", "rate", "depth", "threads",
+                           "selectionsm", "choicesm"})
         EXPECT_EQ(count_of(html, std::string("<section id=\"") + id + "\">"), 1U) << id;
     EXPECT_EQ(fault_of(file(), finished.out), "");
     EXPECT_EQ(count_of(html, "<table class=\"summary\">"), 1U);
