@@ -24,6 +24,7 @@
 #else
 
 #include <protocols/api/cxx_msg_base.hpp>
+#include <protocols/api/cxx_msg_completion.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_ep.hpp>
 #include <protocols/api/cxx_msg_op.hpp>

@@ -60,6 +60,19 @@ class BasicOp : public tw_op_t {
         done = &end;
         return *this;
     }
+    /// The completion goes to this queue.
+    BasicOp& end_in(tw_cq_h queue) {
+        static_assert(!kHasCallback, "the completion goes to the callback");
+        flags |= TW_OP_CQ | TW_OP_COMPLETION;
+        cq = queue;
+        return *this;
+    }
+    /// Counts the operation when it has ended.
+    BasicOp& count(tw_tally_h counting) {
+        flags |= TW_OP_TALLY;
+        tally = counting;
+        return *this;
+    }
     /// Memory of the program for the request; see RequestMemory.
     BasicOp& place(void* request_memory) {
         request = request_memory;

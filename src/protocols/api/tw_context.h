@@ -41,8 +41,8 @@ TAGWIRE_API tw_status_t tw_context_create(const tw_context_params_t* params,
 
 /// Closes a context.
 ///
-/// While workers or memory handles are open the call does nothing but log an error. NULL is
-/// ignored.
+/// While workers, memory handles or completion queues are open the call does nothing but log an
+/// error. NULL is ignored.
 TAGWIRE_API void tw_context_destroy(tw_context_h context);
 
 // ---- Memory
@@ -135,7 +135,8 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// Closes its endpoints by force and releases everything, handles of requests included. Requests in
 /// the program's own memory are the program's again; no callback runs. Peers with whom nothing is
 /// under way learn that it has closed in order (TW_ERR_NOT_CONNECTED); for the others it has died
-/// (TW_ERR_CONNECTION_RESET). NULL is ignored.
+/// (TW_ERR_CONNECTION_RESET). Completions in a queue of tw_cq_create() stay there, except those
+/// beyond its capacity. NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// Properties and limits of a worker. The program sets struct_bytes.

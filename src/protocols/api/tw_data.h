@@ -13,22 +13,23 @@
 /// - TW_OK: complete; nothing follows. (With TW_OP_COMPLETION the call returns TW_INPROGRESS
 ///   instead, and the completion follows.)
 /// - TW_INPROGRESS: started. Its completion is reported once, inside progress: to `op->complete`;
-///   else, with TW_OP_COMPLETION, to the completion queue (tw_worker_poll()); else to
-///   tw_request_test() and tw_request_wait() if `request_p` was given. With none of the three only
-///   a failure is reported, to the completion queue.
+///   else, with TW_OP_COMPLETION, to the completion queue (tw_worker_poll(), or tw_cq_poll() with
+///   TW_OP_CQ); else to tw_request_test() and tw_request_wait() if `request_p` was given. With none
+///   of the three only a failure is reported, to the completion queue.
 /// - TW_ERR_NO_RESOURCE: nothing happened. Call tw_worker_progress(), then repeat the call. The
 ///   requests (TAGWIRE_REQUESTS_MAX) or the copies for TW_OP_INJECT are used up, or the receiver
 ///   has paused this sender because its memory for unexpected messages is used up.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
-///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, or
-///   the buffer is not inside `op->mem`; the log says which.
+///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, the
+///   buffer is not inside `op->mem`, or `op->cq` is of another context; the log says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
 /// \par Lifetime
 /// `op` may be NULL; it and what it points to are read during the call only, except the memory
 /// `op->request`, which belongs to the library until the completion. `request_p` may be NULL; it is
 /// written only with TW_INPROGRESS. A handle with a callback or TW_OP_COMPLETION is valid until its
-/// completion has been reported; any other until tw_request_free(). A buffer belongs to the library
+/// completion has been reported (with TW_OP_CQ another thread may take it before the call returns);
+/// any other until tw_request_free(). A buffer belongs to the library
 /// from the call until the completion: that of a send must not change, that of a receive must not
 /// be touched. Lists of elements are copied by the call.
 ///

@@ -33,6 +33,8 @@ typedef struct tw_ep* tw_ep_h;
 typedef struct tw_mem* tw_mem_h;          ///< A registration with every domain; see tw_mem_map().
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
+typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
+typedef struct tw_tally* tw_tally_h;      ///< A count of ended operations; tw_tally_create().
 
 /// Threads that may use a worker.
 typedef enum tw_thread_mode {
@@ -45,8 +47,8 @@ typedef enum tw_thread_mode {
 /// refuse it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
 enum tw_op_flag {
     /// (all) The completion is always reported, even if the operation completes within the call:
-    /// to tw_op_t.complete, or, without one, to the worker's completion queue. The call returns
-    /// TW_INPROGRESS in any case.
+    /// to tw_op_t.complete, or, without one, to tw_op_t.cq (TW_OP_CQ) or the worker's completion
+    /// queue. The call returns TW_INPROGRESS in any case.
     TW_OP_COMPLETION = 1 << 0,
     /// (all) More calls follow at once. A hint.
     TW_OP_MORE = 1 << 1,
@@ -94,7 +96,14 @@ enum tw_op_flag {
     /// MULTI_RECV (tw_msg_recv) the receive stays posted, and completes once for each message until
     /// it is cancelled. fi_msg(3) and fi_tagged(3) call these buffered receives and variable-length
     /// messages.
-    TW_OP_BUFFERED = 1 << 13
+    TW_OP_BUFFERED = 1 << 13,
+    /// (all) tw_op_t.cq takes the place of the worker's completion queue for this operation: with
+    /// TW_OP_COMPLETION its completion goes there, and its failure if nobody asked for its
+    /// completion. Not with a callback.
+    TW_OP_CQ = 1 << 14,
+    /// (all) tw_op_t.tally counts the operation when it has ended, however its end is reported:
+    /// behind the callback, or when the completion is in its queue.
+    TW_OP_TALLY = 1 << 15
 };
 
 /// Flags of a completion.
@@ -151,6 +160,8 @@ typedef struct tw_op {
     /// Filled if the operation completes within the call (any status but TW_INPROGRESS and
     /// TW_ERR_NO_RESOURCE); may be NULL.
     tw_completion_t* done;
+    tw_cq_h cq;        ///< TW_OP_CQ: a queue of the worker's context.
+    tw_tally_h tally;  ///< TW_OP_TALLY.
 } tw_op_t;
 
 /// An element of a list, laid out as struct iovec.

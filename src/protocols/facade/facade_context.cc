@@ -38,8 +38,10 @@ void tw_context_destroy(tw_context_h context) {
     if (context == nullptr)
         return;
     if (const std::size_t users = context_of(context).users) {
-        TW_LOG_ERROR("tw_context_destroy: close the context's %zu workers and memory handles first",
-                     users);
+        TW_LOG_ERROR(
+            "tw_context_destroy: close the context's %zu workers, memory handles and "
+            "completion queues first",
+            users);
         return;
     }
     delete &context_of(context);

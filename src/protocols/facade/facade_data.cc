@@ -12,7 +12,7 @@ using namespace tagwire::proto;
 
 namespace {
 
-constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE;
+constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_TALLY;
 constexpr std::uint32_t kSendFlags = kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE |
                                      TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
                                      TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
@@ -41,7 +41,23 @@ tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, siz
     return TW_OK;
 }
 
-tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed) {
+/// nullptr: they are right.
+const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
+    if ((op.flags & TW_OP_TALLY) != 0 && op.tally == nullptr)
+        return "TW_OP_TALLY needs op->tally";
+    if ((op.flags & TW_OP_CQ) == 0)
+        return nullptr;
+    if (op.cq == nullptr)
+        return "TW_OP_CQ needs op->cq";
+    if (op.complete != nullptr)
+        return "TW_OP_CQ cannot be combined with op->complete";
+    if (&queue_of(op.cq).context() != &worker.context())
+        return "op->cq is a queue of another context";
+    return nullptr;
+}
+
+tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& op,
+                     std::uint32_t allowed) {
     if ((op.flags & ~allowed) != 0) {
         TW_LOG_ERROR("%s: flags %s are not valid for this call; it accepts %s", call,
                      op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
@@ -49,6 +65,10 @@ tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed)
     }
     if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
         TW_LOG_ERROR("%s: op->request needs op->complete or TW_OP_COMPLETION as well", call);
+        return TW_ERR_INVALID_PARAM;
+    }
+    if (const char* wrong = wrong_with_ends(worker, op)) {
+        TW_LOG_ERROR("%s: %s", call, wrong);
         return TW_ERR_INVALID_PARAM;
     }
     return TW_OK;
@@ -73,7 +93,7 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
 [[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
                                          const Outgoing& message) {
     const tw_op_t& op = *message.op;
-    tw_status_t status = check_op(call, op, kSendFlags);
+    tw_status_t status = check_op(call, ep.worker, op, kSendFlags);
     if (status == TW_OK) {
         status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
                               message.count);
@@ -206,7 +226,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
 [[gnu::noinline]] tw_status_t check_receive(const char* call, const WorkerCore& worker,
                                             const Incoming& wanted) {
     const tw_op_t& op = *wanted.op;
-    tw_status_t status = check_op(call, op, kRecvFlags);
+    tw_status_t status = check_op(call, worker, op, kRecvFlags);
     if (status == TW_OK)
         status = check_receive_flags(call, wanted);
     if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
@@ -387,7 +407,7 @@ tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
 tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) try {
     TW_REFUSE_NULL(ep);
     if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, *op, kAnyFlags);
+        const tw_status_t status = check_op(__func__, endpoint_of(ep).worker, *op, kAnyFlags);
         if (status != TW_OK)
             return status;
     }
@@ -405,7 +425,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "flags is 0x%x; expected TW_EP_CLOSE_FORCE or 0", flags);
     if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, *op, kAnyFlags);
+        const tw_status_t status = check_op(__func__, ep.worker, *op, kAnyFlags);
         if (status != TW_OK)
             return status;
     }

@@ -148,6 +148,24 @@ Context::~Context() {
         uct_md_close(domain.md);
 }
 
+void Context::add(CompletionQueue& queue) {
+    const std::lock_guard locked(queues_lock_);
+    queues_.push_back(&queue);
+    ++users;
+}
+
+void Context::remove(CompletionQueue& queue) {
+    const std::lock_guard locked(queues_lock_);
+    std::erase(queues_, &queue);
+    --users;
+}
+
+void Context::drop_kept_of(const KeptReturns<CompletionEnv>& home) {
+    const std::lock_guard locked(queues_lock_);
+    for (CompletionQueue* queue : queues_)
+        queue->drop_kept_of(home);
+}
+
 ucs_status_t Context::open(const std::string& transports) {
     uct_component_h* components = nullptr;
     unsigned count = 0;

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/completion/completion_queue.hpp"
 #include "protocols/cost/calibration.hpp"
 #include "protocols/cost/options.hpp"
 #include "protocols/request/reg_cache.hpp"
@@ -61,8 +63,15 @@ class alignas(128) Context : public tw_context {
 
     /// Bits of a tag that tell who sent it; 0: none.
     std::uint64_t tag_sender_mask = 0;
-    /// Workers and memory handles that need it.
+    /// Workers, memory handles and completion queues that need it.
     std::atomic<std::size_t> users{0};
+
+    // ---- Completion queues
+
+    void add(CompletionQueue& queue);
+    void remove(CompletionQueue& queue);
+    /// A worker goes, and with it what queues keep of it.
+    void drop_kept_of(const KeptReturns<CompletionEnv>& home);
 
   private:
     Context() = default;
@@ -82,6 +91,8 @@ class alignas(128) Context : public tw_context {
     ucs::ReserveVector<Domain> domains_;
     ucs::ReserveVector<Resource> resources_;
     std::unique_ptr<RegCache> cache_;
+    std::mutex queues_lock_;
+    std::vector<CompletionQueue*> queues_;
 };
 
 inline Context& context_of(tw_context_h handle) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/completion/completion_queue.hpp"
 #include "protocols/index/source_matcher.hpp"
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/copy.hpp"
@@ -31,6 +32,7 @@ struct RegLease;
 struct DeviceReceive;
 class Endpoint;
 class Memory;
+class Tally;
 class WorkerCore;
 struct Domain;
 struct Request;
@@ -139,6 +141,9 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     };
     Transmission* transmission;
     DeviceReceive* on_device;
+    CompletionQueue* cq;  // TW_OP_CQ
+    Tally* tally;         // TW_OP_TALLY
+    KeptCompletion kept;  // when it has ended and `cq` was full
     tw_completion_t done;
 
     /// Nothing has happened to it yet, and it is not whole.
@@ -149,6 +154,8 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
           context(op.context),
           flags(op.flags) {}
     void make_whole();
+    /// It names what its operation names. request_table.cc lets go of it.
+    void name(CompletionQueue* queue, Tally* count);
     /// The end of a matched receive reads two lines, and its callback reads the context.
     static constexpr bool kHasTwoLines = true;
     const void* companion() const { return context; }

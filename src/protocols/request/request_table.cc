@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/completion/tally.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -16,7 +17,32 @@ namespace {
 
 /// Copies the fields; the room behind them is nobody's yet.
 void copy_completion(const tw_completion_t& from, tw_completion_t* to) {
-    std::memcpy(to, &from, offsetof(tw_completion_t, reserved));
+    std::memcpy(to, &from, kCompletionBytes);
+}
+
+/// The tally of a request that is reported, which counts it behind that.
+class Counted {
+  public:
+    explicit Counted(Request& request)
+        : tally_(std::exchange(request.tally, nullptr)), status_(request.done.status) {}
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() {
+        if (tally_ != nullptr)
+            tally_->report(status_);
+    }
+
+  private:
+    Tally* const tally_;
+    const tw_status_t status_;
+};
+
+/// The request ends, and nobody is told.
+void let_go(Request& request) {
+    if (CompletionQueue* queue = std::exchange(request.cq, nullptr))
+        queue->users().leave();
+    if (Tally* tally = std::exchange(request.tally, nullptr))
+        tally->users().leave();
 }
 
 }  // namespace
@@ -46,6 +72,10 @@ ucs_status_t RequestTable::open(const Options& options) {
 }
 
 void RequestTable::clear() {
+    if (has_kept_) {
+        worker_.context().drop_kept_of(returned_);
+        take_back();
+    }
     for (RequestQueue* queue : {&deferred_, &completed_})
         while (Request* request = queue->pop_front())
             release(*request);
@@ -74,11 +104,30 @@ void Request::make_whole() {
     cached = nullptr;
     transmission = nullptr;
     on_device = nullptr;
+    cq = nullptr;
+    tally = nullptr;
     done = {};
     done.context = context;
     done.request = this;
     if (kind == RequestKind::kReceive)
         done.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
+}
+
+void Request::name(CompletionQueue* queue, Tally* count) {
+    cq = queue;
+    tally = count;
+    if (queue != nullptr)
+        queue->users().enter();
+    if (count != nullptr)
+        count->users().enter();
+}
+
+void* RequestTable::request_memory() {
+    void* memory = pool_.get();
+    if (memory != nullptr || !has_kept_)
+        return memory;
+    take_back();
+    return pool_.get();
 }
 
 Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
@@ -87,11 +136,15 @@ Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* r
                              .is_foreign = how.request != nullptr,
                              .was_named = request_p != nullptr,
                              .in_call = true};
-    void* memory = state.is_foreign ? how.request : pool_.get();
+    void* memory = state.is_foreign ? how.request : request_memory();
     if (memory == nullptr)
         return nullptr;
     auto* request = ::new (memory) Request(worker_, how, state);
     request->make_whole();
+    if ((how.flags & (TW_OP_CQ | TW_OP_TALLY)) != 0) {
+        request->name((how.flags & TW_OP_CQ) != 0 ? &queue_of(how.cq) : nullptr,
+                      (how.flags & TW_OP_TALLY) != 0 ? &tally_of(how.tally) : nullptr);
+    }
     return request;
 }
 
@@ -104,6 +157,7 @@ Request* RequestTable::make_part(Request& parent) {
     part->make_whole();
     part->flags = parent.flags;
     part->complete = parent.complete;
+    part->name(parent.cq, parent.tally);
     part->done = parent.done;
     part->done.request = &parent;
     part->buffer.base = parent.buffer.base + parent.offset;
@@ -179,11 +233,18 @@ Transmission* RequestTable::make_transmission(Request& request) {
     return transmission;
 }
 
+void RequestTable::release_buffers(Request& request) {
+    if (request.copy != nullptr)
+        copy_pool_.put(std::exchange(request.copy, nullptr));
+    if (request.buffer.list != nullptr)
+        list_pool_.put(std::exchange(request.buffer.list, nullptr));
+}
+
 void RequestTable::release(Request& request) {
-    if (request.is_whole && request.copy != nullptr)
-        copy_pool_.put(request.copy);
-    if (request.is_whole && request.buffer.list != nullptr)
-        list_pool_.put(request.buffer.list);
+    if (request.is_whole) {
+        release_buffers(request);
+        let_go(request);
+    }
     const bool is_foreign = request.is_foreign;
     const bool is_part = request.is_whole && (request.parent != nullptr || request.is_internal);
     request.~Request();
@@ -209,15 +270,43 @@ void RequestTable::report(Request& request) {
         deferred_.push_back(request);
         return attention_.ask_slow_work();
     }
+    const Counted counted(request);
     if (request.is_for_test()) {
         if (request.is_abandoned)
             return release(request);
         return testable_.push_back(request);
     }
-    if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK)
-        completed_.push_back(request);
-    else
+    if ((request.flags & TW_OP_COMPLETION) == 0 && request.done.status == TW_OK)
         release(request);
+    else if (request.cq != nullptr)
+        queue_up(request);
+    else
+        completed_.push_back(request);
+}
+
+void RequestTable::queue_up(Request& request) {
+    if (has_kept_)
+        take_back();
+    CompletionQueue& queue = *std::exchange(request.cq, nullptr);
+    // Once it is kept nothing but its memory comes back.
+    release_buffers(request);
+    request.kept = {nullptr, &returned_, &request, &request.done, request.is_foreign};
+    // Memory of the program is the program's again as soon as the completion is visible.
+    const bool is_foreign = request.is_foreign;
+    if (!queue.push(request.done, request.kept))
+        has_kept_ = true;
+    else if (!is_foreign)
+        release(request);
+}
+
+/// Requests whose kept completions were moved.
+void RequestTable::take_back() {
+    KeptCompletion* kept = returned_.take_all();
+    while (kept != nullptr) {
+        Request& request = *kept->request;
+        kept = kept->next;
+        release(request);
+    }
 }
 
 void RequestTable::call_back(Request& request) {
@@ -226,6 +315,7 @@ void RequestTable::call_back(Request& request) {
     copy_completion(request.done, &done);
     const tw_complete_cb_t complete = request.complete;
     const bool is_internal = request.is_internal;
+    const Counted counted(request);
     release(request);
     if (is_internal)
         return complete(&done);  // the library's own, which relies on the lock
@@ -257,7 +347,12 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
     const tw_status_t status = request.done.status;
     if (op != nullptr && op->done != nullptr)
         copy_completion(request.done, op->done);
-    release(request);
+    if (status == TW_OK) {
+        const Counted counted(request);
+        release(request);
+    } else {
+        release(request);
+    }
     return status;
 }
 

@@ -3,7 +3,10 @@
 // ends. WorkerCore::finish() ends them.
 //
 // 1. Callbacks of the program run in progress only, in the order of the ends.
-// 2. A pool that is used up is no error of the table: the caller refuses its operation.
+// 2. A request whose completion queue is full belongs to that queue until a thread has moved its
+//    completion; then it comes back by returned_, which is looked at when the next one ends, or
+//    memory is short.
+// 3. A pool that is used up is no error of the table: the caller refuses its operation.
 #pragma once
 
 #include <cstddef>
@@ -88,6 +91,10 @@ class RequestTable {
 
   private:
     void call_back(Request& request);
+    void queue_up(Request& request);
+    void release_buffers(Request& request);
+    void take_back();
+    void* request_memory();
 
     WorkerCore& worker_;
     Attention& attention_;
@@ -98,10 +105,12 @@ class RequestTable {
     ucs::Mpool copy_pool_;
     ucs::Mpool transmission_pool_;
     IdTable<Request> ids_;
-    RequestQueue completed_;  // for poll()
-    RequestQueue deferred_;   // for callbacks, in progress
-    std::uint64_t told_ = 0;  // of deferred_, ever
-    RequestList testable_;    // for test(): the program has their handles
+    RequestQueue completed_;               // for poll()
+    RequestQueue deferred_;                // for callbacks, in progress
+    std::uint64_t told_ = 0;               // of deferred_, ever
+    RequestList testable_;                 // for test(): the program has their handles
+    bool has_kept_ = false;                // a completion queue was full, ever
+    KeptReturns<CompletionEnv> returned_;  // requests whose completions were kept by queues
 };
 
 }  // namespace tagwire::proto

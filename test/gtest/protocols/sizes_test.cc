@@ -18,6 +18,7 @@ static_assert(offsetof(tw_completion_t, status) == 16 && offsetof(tw_completion_
 static_assert(offsetof(tw_completion_t, source) == 64 && offsetof(tw_completion_t, message) == 80);
 static_assert(sizeof(tw_completion_t) == 128 && sizeof(tw_iov_t) == 16);
 static_assert(sizeof(tw_counter_t) == 48 && sizeof(tw_cost_sample_t) == 56);
+static_assert(offsetof(tw_op_t, cq) == 72 && offsetof(tw_cq_params_t, capacity) == 8);
 static_assert(offsetof(tw_context_params_t, tag_sender_mask) == 16);
 static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);
 static_assert(offsetof(tw_worker_attr_t, endpoints) == 56);
@@ -44,6 +45,8 @@ struct MsgSizes : ::testing::Test {
         tw_worker_attr_t attr{};
         tw_worker_limits_t limits{};
         tw_explanation_t told{};
+        tw_cq_h cq = nullptr;
+        tw_cq_params_t cq_params{};
         tw_ep_params_t ep_params{
             .address = address.data(), .address_length = address.size(), .user_data = nullptr};
         context_params.struct_bytes = size(sizeof context_params);
@@ -52,6 +55,9 @@ struct MsgSizes : ::testing::Test {
         limits.struct_bytes = size(sizeof limits);
         told.struct_bytes = size(sizeof told);
         ep_params.struct_bytes = size(sizeof ep_params);
+        cq_params.struct_bytes = size(sizeof cq_params);
+        expect_refused(("tw_cq_create: params->struct_bytes is " + why).c_str(),
+                       [&] { return tw_cq_create(context_.get(), &cq_params, &cq); });
         expect_refused(("tw_context_create: params->struct_bytes is " + why).c_str(),
                        [&] { return tw_context_create(&context_params, &context); });
         expect_refused(("tw_worker_create: params->struct_bytes is " + why).c_str(),

@@ -159,6 +159,26 @@ TEST_F(MsgWrapper, completions_are_polled) {
     EXPECT_EQ(done[0].length, 5U);
 }
 
+TEST_F(MsgWrapper, operations_end_in_a_queue_and_are_counted) {
+    const msg::CompletionQueue queue(context_, 16);
+    const msg::Tally tally;
+    const msg::Op op = msg::Op().end_in(queue.get()).count(tally.get());
+    ASSERT_EQ(worker_.tag_recv(buffer_, 7, 0, op), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("queue"), 7, msg::Op().count(tally.get())), TW_OK);
+    run_until([&] { return tally.read().successes == 2; });
+    EXPECT_EQ(tally.add(0, 1), TW_OK);
+    EXPECT_EQ(tally.wait(3), TW_OK);
+    std::array<tw_completion_t, 4> done{};
+    unsigned count = 0;
+    ASSERT_EQ(queue.wait(done, count), TW_OK);
+    ASSERT_EQ(count, 1U);
+    EXPECT_EQ(text(done[0].length), "queue");
+    EXPECT_EQ(queue.poll(done), 0U);
+    EXPECT_EQ(queue.signal(), TW_OK);
+    EXPECT_EQ(queue.wait(done, count), TW_ERR_CANCELED);
+    EXPECT_THROW(msg::CompletionQueue(context_, 3), msg::Error);
+}
+
 TEST_F(MsgWrapper, lists_gather_and_scatter) {
     Bytes first(3), second(5);
     const tw_iov_t into[] = {msg::iov(first), msg::iov(second)};

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Completion queues and tallies of the messaging layer's C++ wrapper. Included by tagwire_msg.hpp.
+#ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_COMPLETION_HPP
+#define TAGWIRE_PROTOCOLS_API_CXX_MSG_COMPLETION_HPP
+
+#include <protocols/api/cxx_msg_base.hpp>
+#include <protocols/api/cxx_msg_context.hpp>
+
+namespace tagwire {
+inline namespace v1 {
+namespace msg {
+
+/// Takes the ends of operations of any workers of a context; for Op::end_in(). Any thread.
+class CompletionQueue {
+  public:
+    /// `capacity`: a power of two; 0: the default.
+    explicit CompletionQueue(const Context& context, std::size_t capacity = 0) {
+        tw_cq_params_t params{};
+        params.capacity = capacity;
+        tw_cq_h cq = nullptr;
+        check(tw_cq_create(context.get(), &params, &cq), "tw_cq_create");
+        cq_.reset(cq);
+    }
+
+    [[nodiscard]] tw_cq_h get() const { return cq_.get(); }
+    /// Fills `completions` from its beginning; returns how many were written.
+    unsigned poll(std::span<tw_completion_t> completions) const {
+        return tw_cq_poll(get(), completions.data(), static_cast<unsigned>(completions.size()));
+    }
+    /// As poll(), and sleeps while there is none. Does not progress.
+    tw_status_t wait(std::span<tw_completion_t> completions, unsigned& count,
+                     std::uint64_t timeout_ns = UINT64_MAX) const {
+        return tw_cq_wait(get(), completions.data(), static_cast<unsigned>(completions.size()),
+                          timeout_ns, &count);
+    }
+    /// Ends all waits, for good.
+    tw_status_t signal() const { return tw_cq_signal(get()); }
+
+  private:
+    detail::Owner<tw_cq_h, tw_cq_destroy> cq_;
+};
+
+/// Counts operations that have ended; for Op::count(). Any thread.
+class Tally {
+  public:
+    struct Counts {
+        std::uint64_t successes;
+        std::uint64_t failures;
+    };
+
+    Tally() {
+        tw_tally_h tally = nullptr;
+        check(tw_tally_create(&tally), "tw_tally_create");
+        tally_.reset(tally);
+    }
+
+    [[nodiscard]] tw_tally_h get() const { return tally_.get(); }
+    [[nodiscard]] Counts read() const {
+        Counts counts{};
+        tw_tally_read(get(), &counts.successes, &counts.failures);
+        return counts;
+    }
+    tw_status_t add(std::uint64_t successes, std::uint64_t failures = 0) const {
+        return tw_tally_add(get(), successes, failures);
+    }
+    /// Sleeps until so many have ended. Does not progress.
+    tw_status_t wait(std::uint64_t number, std::uint64_t timeout_ns = UINT64_MAX) const {
+        return tw_tally_wait(get(), number, timeout_ns);
+    }
+
+  private:
+    detail::Owner<tw_tally_h, tw_tally_destroy> tally_;
+};
+
+}  // namespace msg
+}  // namespace v1
+}  // namespace tagwire
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tally of the API (tw_tally_h): how many operations have ended, with success and without.
+#pragma once
+
+#include <cstdint>
+
+#include "protocols/api/tw_def.h"
+#include "protocols/completion/completion_queue.hpp"
+#include "protocols/completion/tally_protocol.hpp"
+#include "protocols/completion/users.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_tally {};
+
+namespace tagwire::proto {
+
+class Tally : public tw_tally, public TallyProtocol<CompletionEnv> {
+  public:
+    /// An operation names it; it reports its end, or leaves.
+    Users& users() { return users_; }
+    /// The end of an operation that names it.
+    void report(tw_status_t status) {
+        users_.begin_report();
+        add(status == TW_OK ? 1 : 0, status == TW_OK ? 0 : 1);
+        users_.end();
+    }
+    /// By the program.
+    void add_by_hand(std::uint64_t successes, std::uint64_t failures) {
+        users_.begin_visit();
+        add(successes, failures);
+        users_.end();
+    }
+
+  private:
+    Users users_;
+};
+
+inline Tally& tally_of(tw_tally_h handle) {
+    return *static_cast<Tally*>(handle);
+}
+
+}  // namespace tagwire::proto
