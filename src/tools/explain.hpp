@@ -18,8 +18,8 @@ struct ExplainArguments {
     std::string buffer = "plain";
     bool live = false;
     std::optional<std::string> cpu;  // with live
-    std::string json;  // file, "-" or empty
-    std::string plot;  // file or empty
+    std::string json;                // file, "-" or empty
+    std::string plot;                // file or empty
 };
 
 /// A transport on a device.

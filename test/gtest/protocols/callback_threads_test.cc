@@ -53,7 +53,7 @@ TEST_F(MsgCallbackThreads, other_threads_send_receive_cancel_and_ask) {
         ASSERT_EQ(tw_tag_recv(shared_.worker(), &bytes[0], 1, 2, 0, nullptr, &canceled),
                   TW_INPROGRESS);
         EXPECT_EQ(tw_request_cancel(canceled), TW_OK);
-        EXPECT_EQ(tw_request_test(canceled, &done), TW_ERR_CANCELED);
+        EXPECT_NE(tw_request_test(canceled, &done), TW_OK);  // a device may have it
         ASSERT_EQ(tw_tag_recv(shared_.worker(), &bytes[1], 1, 3, 0, nullptr, &received),
                   TW_INPROGRESS);
         EXPECT_GE(tw_tag_send(shared_.to(shared_), "y", 1, 3, nullptr, nullptr), TW_OK);
@@ -62,6 +62,7 @@ TEST_F(MsgCallbackThreads, other_threads_send_receive_cancel_and_ask) {
     });
     EXPECT_EQ(tw_request_wait(received, TW_WAIT_YIELD, kPatience, nullptr), TW_OK);
     EXPECT_EQ(bytes[1], 'y');
+    EXPECT_EQ(tw_request_wait(canceled, TW_WAIT_YIELD, kPatience, nullptr), TW_ERR_CANCELED);
     tw_request_free(canceled);
     tw_request_free(received);
 }
