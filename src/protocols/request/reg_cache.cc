@@ -84,7 +84,11 @@ RegLease* RegCache::grant(RegLease& lease, const Wanted& wanted, bool* is_new_p)
         detach(lease);
     }
     granted->handle = region->handle;
-    granted->range = region->range();
+    // What has stayed is leased, and no more: another part of the region may have been mapped anew,
+    // and marked again before `remarks` was read.
+    const bool is_whole =
+        *is_new_p || marks_ == nullptr || marks_->has_stayed(region->range(), region->generation);
+    granted->range = is_whole ? region->range() : wanted.range;
     granted->domain = region->domain;
     granted->rights = region->rights;
     granted->remarks = remarks;

@@ -37,7 +37,7 @@ struct alignas(64) RegLease : ucs::FromReserve {
     // The worker's thread, which holds the cache's lock when it writes them.
     RegLeases* owner = nullptr;
     uct_mem_h handle = nullptr;
-    PageRange range{};  // of the region
+    PageRange range{};  // what is leased of the region
     std::size_t domain = 0;
     std::uint64_t remarks = 0;  // RegionMarks::remarks() before the cache looked
     RegUse rights = RegUse::kSource;
