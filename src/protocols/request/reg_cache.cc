@@ -84,7 +84,7 @@ RegLease* RegCache::grant(RegLease& lease, const Wanted& wanted, bool* is_new_p)
         detach(lease);
     }
     granted->handle = region->handle;
-    // What has stayed is leased, and no more: another part of the region may have been mapped anew,
+    // Leased is what has stayed, and no more: another part of the region may have been mapped anew,
     // and marked again before `remarks` was read.
     const bool is_whole =
         *is_new_p || marks_ == nullptr || marks_->has_stayed(region->range(), region->generation);
