@@ -19,7 +19,11 @@ namespace tagwire::test {
 /** std::atomic for scalars of at most eight bytes. */
 template <class T>
 class DetAtomic {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+    struct Only {  // a pointer's size is meant where T is one
+        T value;
+    };
+    static constexpr std::size_t kBytes = sizeof(Only);
+    static_assert(std::is_trivially_copyable_v<T> && kBytes <= sizeof(std::uint64_t));
 
   public:
     using value_type = T;
@@ -33,9 +37,9 @@ class DetAtomic {
     T load(std::memory_order order = std::memory_order_seq_cst) const {
         if (!det::in_thread())
             return value_;
-        const std::uint64_t bits = det::load(&value_, sizeof(T), order);
+        const std::uint64_t bits = det::load(&value_, kBytes, order);
         T value;
-        std::memcpy(&value, &bits, sizeof(T));
+        std::memcpy(&value, &bits, kBytes);
         return value;
     }
     void store(T value, std::memory_order order = std::memory_order_seq_cst) {
@@ -44,8 +48,8 @@ class DetAtomic {
             return;
         }
         std::uint64_t bits = 0;
-        std::memcpy(&bits, &value, sizeof(T));
-        det::store(&value_, sizeof(T), bits, order);
+        std::memcpy(&bits, &value, kBytes);
+        det::store(&value_, kBytes, bits, order);
     }
     operator T() const { return load(); }  // NOLINT: as std::atomic
     T operator=(T value) {                 // NOLINT: as std::atomic
@@ -112,8 +116,8 @@ class DetAtomic {
         const bool in_thread = det::in_thread();
         if (in_thread)
             det::begin_update(&value_);
-        const bool equal = std::memcmp(&value_, &expected, sizeof(T)) == 0 &&
-                           !(in_thread && weak && det::one_in(8));
+        const bool equal =
+            std::memcmp(&value_, &expected, kBytes) == 0 && !(in_thread && weak && det::one_in(8));
         if (equal)
             value_ = desired;
         else

@@ -15,7 +15,6 @@ namespace tagwire::test {
 namespace {
 
 using proto::CompletionEnv;
-using proto::CqWait;
 using Queue = proto::QueueProtocol<CompletionEnv>;
 
 constexpr unsigned kProducers = 3, kConsumers = 3;
