@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/det_atomic.hpp"
 #include "common/det_scheduler.hpp"
 #include "protocols/completion/queue_protocol.hpp"
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::test {
 
@@ -39,14 +41,17 @@ class ModelWord {
         if (word_.load() != value)
             return true;
         bool is_woken = false;
-        asleep_.push_back(&is_woken);
+        TW_CHECK(sleepers_ < asleep_.size());
+        asleep_[sleepers_++] = &is_woken;
         if (end_ns == UINT64_MAX) {
             det::block_until([&is_woken] { return is_woken; });
             return true;
         }
         for (int i = 0; i < 3 && !is_woken; ++i)
             word_.load();  // a step
-        std::erase(asleep_, &is_woken);
+        const auto end = asleep_.begin() + sleepers_;
+        sleepers_ =
+            static_cast<unsigned>(std::remove(asleep_.begin(), end, &is_woken) - asleep_.begin());
         return is_woken;
     }
     void wake_one() {
@@ -63,16 +68,19 @@ class ModelWord {
 
   private:
     bool wake_first() {
-        if (asleep_.empty())
+        if (sleepers_ == 0)
             return false;
         *asleep_.front() = true;
-        asleep_.erase(asleep_.begin());
+        std::move(asleep_.begin() + 1, asleep_.begin() + sleepers_, asleep_.begin());
+        --sleepers_;
         ++woken_;
         return true;
     }
 
     DetAtomic<std::uint32_t> word_{0};
-    std::vector<bool*> asleep_;
+    // Without memory of their own: a schedule that fails is abandoned with a thread asleep.
+    std::array<bool*, 8> asleep_{};
+    unsigned sleepers_ = 0;
     unsigned woken_ = 0;
 };
 
