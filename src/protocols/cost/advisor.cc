@@ -119,7 +119,7 @@ bool Advisor::learn(unsigned way, std::size_t i, float now) {
     std::uint8_t& learnt = regime.learnt[way][i];
     seen_[way][i] = number_;
     regime.used = number_;
-    if (way == 0 && (is_cold(way) || learnt < kSettled)) {
+    if (way == 0 && (eager_is_cold() || learnt < kSettled)) {
         learn_early(i, now);
         return false;
     }
@@ -147,8 +147,8 @@ void Advisor::warm(unsigned way, std::size_t bytes) {
     }
 }
 
-bool Advisor::is_cold(unsigned way) const {
-    return way == 0 && warm_bytes_ < kTurnsMax * turn_;
+bool Advisor::eager_is_cold() const {
+    return warm_bytes_ < kTurnsMax * turn_;
 }
 
 /// The longer one of the times of this message and the one before it: one alone is short by
@@ -167,7 +167,7 @@ void Advisor::learn_early(std::size_t i, float now) {
     if (time == 0)
         return;
     known = known == 0 ? time : std::min(known, time);
-    if (!is_cold(0))
+    if (!eager_is_cold())
         ++regime.learnt[0][i];
 }
 

@@ -19,7 +19,8 @@
 // 1. A threshold that is advised is the lower bound of a class; classes are powers of two.
 // 2. It changes only if that is better by more than kGain over the classes with figures of both.
 // 3. Trials of what is known take at most kTrialShare of the time of messages, or kTrialShareTwin
-//    where a remembered regime differs from the present one in the way not in use alone.
+//    where a remembered regime differs from the present one in the way not in use alone. Glances
+//    at eager messages that are known to be slow, one message each, may take as much again.
 #pragma once
 
 #include <array>
@@ -100,7 +101,7 @@ class alignas(64) Advisor : public ucs::FromReserve {
     bool learn(unsigned way, std::size_t i, float now);
     bool watch(unsigned way, std::size_t i, float now, bool is_fall);
     void warm(unsigned way, std::size_t bytes);
-    bool is_cold(unsigned way) const;
+    bool eager_is_cold() const;
     float of_two(std::size_t i, float now);
     void learn_early(std::size_t i, float now);
     Ways evidence(unsigned way) const;

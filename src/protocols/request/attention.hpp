@@ -25,12 +25,12 @@ class Attention {
     bool is_in_progress_here() const {
         return is_in_progress() && (!is_shared_ || is_progressing_thread());
     }
-    /// Without the worker's lock: the calling thread, which is inside progress, has it not.
+    /// The calling thread is. Asked without the worker's lock, which a callback does not have.
     bool is_progressing_thread() const {
         // Relaxed: this thread wrote it, or it names another thread or none.
         return thread_.load(std::memory_order_relaxed) == ucs::this_thread();
     }
-    /// Without the worker's lock: some thread is.
+    /// Some thread is, or was a moment ago. Asked without the worker's lock.
     bool is_progressing() const { return thread_.load(std::memory_order_relaxed) != 0; }
     void begin_progress() {
         bits_ |= kInProgress;

@@ -4,8 +4,9 @@
 //
 //  1. A lease lies on its worker's own cache lines, and copies what a use needs of its region.
 //  2. The cache can revoke a lease at any time (lease_state.hpp): the next use asks the cache.
-//  3. A lease serves a buffer only while no memory that the process had marked was marked anew
-//     since the cache looked at the region last, and while the buffer's marks are there.
+//  3. A lease is of as much of its region as the cache has seen to have stayed. It serves a buffer
+//     only while no memory that the process had marked was marked anew since the cache looked, and
+//     while the buffer's marks are there.
 //  4. A buffer's page chooses one of 16 sets of four leases. The lease that was used longest ago is
 //     granted anew; while all four are in use, a buffer gets a lease for this use alone.
 #pragma once

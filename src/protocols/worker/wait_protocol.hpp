@@ -73,12 +73,8 @@ class WaitProtocol {
     }
     /// `me` sleeps next, on its own event alone, until another thread, which has released the lock
     /// for a callback, is out of progress_all(): nothing settles before, and all are woken then,
-    /// for nothing is armed. *arming_p is 0.
-    ucs_status_t fall_asleep_beside(Waiter& me, std::uint64_t* arming_p) {
-        waiters_.sleep(me);
-        *arming_p = 0;
-        return UCS_OK;
-    }
+    /// for nothing is armed.
+    void fall_asleep_beside(Waiter& me) { waiters_.sleep(me); }
     /// Before the lock is released: those who sleep go on sleeping only if nothing has happened and
     /// the worker is armed. `leaves_work`: the call may have left work to progress.
     void settle(std::uintptr_t thread, bool leaves_work) {

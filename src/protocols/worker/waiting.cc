@@ -47,9 +47,12 @@ unsigned Waiting::progress() {
 ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
     if (worker_.is_multi && !me.event.make())
         return UCS_ERR_IO_ERROR;
-    const ucs_status_t status = worker_.is_in_progress()
-                                    ? protocol_.fall_asleep_beside(me, arming_p)
-                                    : protocol_.fall_asleep(me, arming_p);
+    ucs_status_t status = UCS_OK;
+    *arming_p = 0;
+    if (worker_.is_in_progress())
+        protocol_.fall_asleep_beside(me);
+    else
+        status = protocol_.fall_asleep(me, arming_p);
     if (status == UCS_OK)
         worker_.set_watched(true);
     return status;

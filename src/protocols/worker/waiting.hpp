@@ -40,7 +40,9 @@ class Waiting {
     unsigned progress_for(const Waiter& me) { return protocol_.progress_for(me); }
     /// Progress of a worker that is armed, or that threads sleep on.
     unsigned progress();
-    /// The calling thread sleeps next. UCS_ERR_BUSY: there is something to progress.
+    /// The calling thread sleeps next. *arming_p 0: nothing is armed, and only its own event wakes
+    /// it, when the progress of another thread has ended. UCS_ERR_BUSY: there is something to
+    /// progress.
     ucs_status_t fall_asleep(Waiter& me, std::uint64_t* arming_p);
     /// Before the lock is released: those who sleep go on sleeping only if nothing has happened and
     /// the worker is armed. `leaves_work`: the call may have left work to progress.

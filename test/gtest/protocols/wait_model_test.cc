@@ -169,9 +169,11 @@ class ModelWorker {
                 protocol_.progress_for(me);
                 has_ended = is_over(me, was_interrupted);
             }
-            const bool sleeps =
-                !has_ended && (is_in_progress_ ? protocol_.fall_asleep_beside(me, &arming)
-                                               : protocol_.fall_asleep(me, &arming)) == UCS_OK;
+            bool sleeps = !has_ended;
+            if (sleeps && is_in_progress_)
+                protocol_.fall_asleep_beside(me);
+            else if (sleeps)
+                sleeps = protocol_.fall_asleep(me, &arming) == UCS_OK;
             me.waits = !has_ended;
             if (protocol_.is_watched())
                 settle(thread, false);
