@@ -65,9 +65,10 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
             "Threads, each with its own connection (default 1); at level msg each sends to "
             "itself, in one process, unless --between is given")
         ->type_name("N");
-    perf->add_option("--share", arguments->share,
-                     "What threads at level msg share: context (default), each has its own worker; "
-                     "worker, all use one in thread mode multi")
+    perf->add_option(
+            "--share", arguments->share,
+            "Share among threads at level msg: context (default), each has its own worker; "
+            "worker, all use one in thread mode multi")
         ->type_name("WHAT");
     perf->add_flag("--between", arguments->between,
                    "Threads at level msg send to those of a second process (also with --connect)");
