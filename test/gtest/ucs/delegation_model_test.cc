@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The lock with delegated jobs (ucs/sys/delegation_lock.hpp) in every order in which threads may
+// take their steps, with a model of weak memory: one thread is inside at a time, and each job is
+// done once, by then or before the lock is free, in the order of its thread.
+#include <array>
+#include <cstdint>
+
+#include "common/det_atomic.hpp"
+#include "common/det_scheduler.hpp"
+#include "common/model_fences.hpp"
+#include "ucs/sys/delegation_lock.hpp"
+
+namespace tagwire::test {
+namespace {
+
+constexpr std::uint64_t kThreads = 3;
+
+template <std::memory_order kOrder, std::uint64_t kJobs>
+struct ModelEnv {
+    template <class T>
+    using Atom = DetAtomic<T>;
+    using Job = DetPlain<std::uint64_t>;
+    static constexpr std::uint64_t kRoom = kJobs;
+    static constexpr std::memory_order kLeave = kOrder;
+    static constexpr unsigned kPatience = 1;
+    static void pause(unsigned) { DetFences::pause(); }
+    static void yield() { DetFences::pause(); }
+};
+using Right = ModelEnv<std::memory_order_release, 2>;
+using LeavesRelaxed = ModelEnv<std::memory_order_relaxed, 2>;
+
+/// Threads that do things one after the other, numbered, by themselves or by the lock's owner.
+template <class Env>
+class Model {
+  public:
+    explicit Model(DetRun& run) : run_(run) {}
+
+    /// For a moment, or by whoever has it for longer.
+    void act(std::uint64_t thread) {
+        const std::uint64_t job = next(thread);
+        const auto how =
+            lock_.lock_briefly_or_delegate([&](DetPlain<std::uint64_t>& place) { place = job; });
+        if (how == ucs::Delegated::kYes) {
+            ++delegated;
+            return;
+        }
+        enact(job);
+        lock_.unlock_briefly();
+    }
+    /// For longer, and open.
+    void act_for_long(std::uint64_t thread) {
+        lock_.lock();
+        hold(thread);
+    }
+    /// As progress does it. False: another thread does.
+    bool try_act_for_long(std::uint64_t thread) {
+        if (!lock_.try_lock()) {
+            lock_.is_taken_for_long();
+            return false;
+        }
+        hold(thread);
+        lock_.give_way();
+        return true;
+    }
+    /// As around a callback: the lock is free in between.
+    void act_twice_for_long(std::uint64_t thread) {
+        lock_.lock();
+        lock_.open();
+        enact(next(thread));
+        leave();
+        lock_.lock_behind_others();
+        hold(thread);
+    }
+    /// Outside of threads.
+    void check() {
+        for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+            run_.check(done_[thread] == begun_[thread], "everything was done");
+        run_.check(lock_.try_lock(), "the lock is free");
+    }
+
+    unsigned delegated = 0;
+
+  private:
+    std::uint64_t next(std::uint64_t thread) { return thread * 100 + ++begun_[thread]; }
+    void hold(std::uint64_t thread) {
+        lock_.open();
+        enact(next(thread));
+        leave();
+    }
+    void leave() {
+        lock_.unlock([this](const DetPlain<std::uint64_t>& job) { enact(job); });
+    }
+    void enact(std::uint64_t job) {
+        DetPlain<std::uint64_t>& done = done_[job / 100];
+        run_.check(done + 1 == job % 100, "in the order of the thread, and once");
+        done = done + 1;
+        all_ = all_ + 1;
+    }
+
+    DetRun& run_;
+    ucs::DelegationLock<Env> lock_{true};
+    std::array<std::uint64_t, kThreads> begun_{};  // each by its thread
+    std::array<DetPlain<std::uint64_t>, kThreads> done_{};
+    DetPlain<std::uint64_t> all_{0};
+};
+
+template <class Env>
+void an_owner_and_two_who_come(DetRun& run) {
+    Model<Env> model(run);
+    run.spawn([&] {
+        model.act_for_long(0);
+        model.act(0);
+    });
+    for (std::uint64_t thread = 1; thread < kThreads; ++thread) {
+        run.spawn([&model, thread] {
+            for (int i = 0; i < 3; ++i)
+                model.act(thread);
+        });
+    }
+    if (run.run())
+        model.check();
+}
+
+TEST(DelegationModel, what_two_threads_delegate_is_done_before_the_lock_is_free) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, an_owner_and_two_who_come<Right>));
+}
+
+TEST(DelegationModel, owners_follow_each_other_and_let_others_in) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, [](DetRun& run) {
+        Model<Right> model(run);
+        run.spawn([&] { model.act_twice_for_long(0); });
+        run.spawn([&] {
+            model.act(1);
+            model.act_for_long(1);
+            model.act(1);
+        });
+        run.spawn([&] {
+            while (!model.try_act_for_long(2))
+                DetFences::pause();
+            model.act(2);
+        });
+        if (run.run())
+            model.check();
+    }));
+}
+
+TEST(DelegationModel, some_schedule_delegates) {
+    unsigned delegated = 0;
+    EXPECT_TRUE(always_passes({.schedules = 1000}, [&](DetRun& run) {
+        Model<Right> model(run);
+        run.spawn([&] { model.act_for_long(0); });
+        run.spawn([&] { model.act(1); });
+        if (run.run())
+            model.check();
+        delegated += model.delegated;
+    }));
+    EXPECT_GT(delegated, 0U);
+}
+
+TEST(DelegationModel, an_owner_that_left_without_order_would_race_with_the_next) {
+    EXPECT_TRUE(fails_with("race", an_owner_and_two_who_come<LeavesRelaxed>));
+}
+
+}  // namespace
+}  // namespace tagwire::test
