@@ -21,17 +21,10 @@
 
 #include "tools/channel.hpp"
 #include "tools/job.hpp"
+#include "tools/pause.hpp"
 #include "tools/resources.hpp"
 
 namespace tagwire::tools {
-
-inline void pause_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 class Link {
   public:

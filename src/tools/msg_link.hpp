@@ -19,6 +19,7 @@
 #include "tools/channel.hpp"
 #include "tools/failure.hpp"
 #include "tools/job.hpp"
+#include "tools/pause.hpp"
 
 namespace tagwire::tools {
 
@@ -87,7 +88,9 @@ class MsgLink {
     /// As Link::progress(). Another thread's progress moves nothing for this one, which may yield.
     bool progress() {
         const unsigned moved = tw_worker_progress(worker_);
-        if (moved != 0 && moved != TW_PROGRESS_BUSY)
+        if (moved == TW_PROGRESS_BUSY)
+            keep_away();
+        else if (moved != 0)
             return true;
         if (--idle_budget_ == 0) [[unlikely]]
             idle();
@@ -114,6 +117,13 @@ class MsgLink {
         /// Written in the progress of any thread. Relaxed: nothing else is read for it.
         std::atomic<tw_status_t> failed = TW_OK;
     };
+
+    /// Another thread progresses the worker, the faster the less it is disturbed.
+    static void keep_away() {
+        constexpr unsigned kPauses = 128;  // some microseconds
+        for (unsigned i = 0; i < kPauses; ++i)
+            pause_cpu();
+    }
 
     void open_worker(tw_thread_mode_t mode);
     void make_endpoint(const std::uint8_t* address, std::size_t length);
