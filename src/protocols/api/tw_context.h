@@ -203,9 +203,12 @@ TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length,
 /// Callbacks run inside this call. Called from a callback it does nothing; the first such call is
 /// logged. With TW_THREAD_MULTI one thread progresses at a time, and does not keep others waiting:
 /// their calls return at once. While it runs a callback every other call on the worker is possible.
+/// A thread that is told TW_PROGRESS_BUSY again and again should poll less often: each poll slows
+/// the other thread down. Some of these calls yield the processor.
 ///
 /// \return 0 when nothing happened, else a number below TW_PROGRESS_BUSY.
-/// \return TW_PROGRESS_BUSY: another thread is in this call, or in one that waits.
+/// \return TW_PROGRESS_BUSY: another thread is in this call, or in another one that takes the
+///     worker for longer, to connect, say.
 TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 
 /// Takes completions from the completion queue of a worker.

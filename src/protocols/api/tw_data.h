@@ -35,7 +35,13 @@
 ///
 /// \par Threads
 /// As for the worker: one thread at a time, or any thread with TW_THREAD_MULTI. Every call may be
-/// made from a callback, except those that wait. No call blocks, except those that wait.
+/// made from a callback, except those that wait. No call blocks, except those that wait. With
+/// TW_THREAD_MULTI a call may have to wait for another thread's call to end. A plain one does not
+/// (no flag but TW_OP_MORE, TW_OP_INJECT, TW_OP_INJECT_COMPLETE and, of a receive,
+/// TW_OP_COMPLETION and TW_OP_TRANSMIT_COMPLETE; no memory, source or handle) of a message that is
+/// short enough for the transport's short sends: after the first such wait it is left to that
+/// thread, and takes its place in the order of the calling thread's operations. A receive that was
+/// left is reported as one that has to wait for its message, also if that was there.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DATA_H
 #define TAGWIRE_PROTOCOLS_API_TW_DATA_H
 

@@ -8,6 +8,7 @@
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::proto {
 
@@ -25,14 +26,29 @@ const Endpoint* source_of(const Incoming& wanted) {
 }  // namespace
 
 tw_status_t Receiver::receive(const Incoming& wanted) {
-    Request* request = worker_.requests().make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    Request* request = make(wanted);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
+    if ((request->flags & TW_OP_PEEK) != 0)
+        return peek(*request, wanted);
+    if ((request->flags & TW_OP_CLAIM) != 0)
+        return claim(*request, wanted);
+    if ((request->flags & TW_OP_MULTI_RECV) != 0)
+        return post_multi(*request, wanted);
+    post(*request, source_of(wanted));
+    return worker_.requests().answer(*request, wanted.op, wanted.request_p);
+}
+
+/// nullptr: there is no room for it.
+Request* Receiver::make(const Incoming& wanted) {
+    Request* request = worker_.requests().make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    if (request == nullptr)
+        return nullptr;
     if (!worker_.requests().set_buffer(*request, wanted.base, wanted.length, wanted.list,
                                        wanted.count,
                                        wanted.op == nullptr ? nullptr : wanted.op->mem)) {
         worker_.requests().release(*request);
-        return TW_ERR_NO_RESOURCE;
+        return nullptr;
     }
     request->is_tagged = wanted.is_tagged;
     request->tag = wanted.tag & wanted.mask;
@@ -41,16 +57,18 @@ tw_status_t Receiver::receive(const Incoming& wanted) {
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
     if (const Endpoint* from = source_of(wanted))
         request->source = from->source;
-    if ((request->flags & TW_OP_PEEK) != 0)
-        return peek(*request, wanted);
-    if ((request->flags & TW_OP_CLAIM) != 0)
-        return claim(*request, wanted);
-    if ((request->flags & TW_OP_MULTI_RECV) != 0)
-        return post_multi(*request, wanted);
-    return post(*request, wanted);
+    return request;
 }
 
-tw_status_t Receiver::post(Request& request, const Incoming& wanted) {
+void Receiver::begin(const Incoming& wanted) {
+    Request* request = make(wanted);
+    TW_CHECK(request != nullptr);
+    post(*request, nullptr);
+    worker_.requests().answer_later(*request);
+}
+
+/// A message has matched, or it waits for one.
+void Receiver::post(Request& request, const Endpoint* from) {
     MatchSpace& in = worker_.space(request.is_tagged);
     Unexpected* message = nullptr;
     if (!in.unexpected.empty()) {
@@ -59,8 +77,7 @@ tw_status_t Receiver::post(Request& request, const Incoming& wanted) {
     }
     if (message != nullptr) {
         give_message(request, *message);
-    } else if (const Endpoint* from = source_of(wanted);
-               from != nullptr && from->failure() != UCS_OK) {
+    } else if (from != nullptr && from->failure() != UCS_OK) {
         worker_.finish(request, from->failure());  // nothing can come any more
     } else {
         request.is_posted = true;
@@ -68,7 +85,6 @@ tw_status_t Receiver::post(Request& request, const Incoming& wanted) {
         if (worker_.device_tags() != nullptr && request.is_tagged)
             worker_.device_tags()->posted(request);
     }
-    return worker_.requests().answer(request, wanted.op, wanted.request_p);
 }
 
 tw_status_t Receiver::post_multi(Request& request, const Incoming& wanted) {

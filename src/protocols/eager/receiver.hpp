@@ -69,6 +69,9 @@ class Receiver {
 
     /// A call of the program.
     tw_status_t receive(const Incoming& wanted);
+    /// A call that has returned TW_INPROGRESS already: a receive of any source, for which there is
+    /// room.
+    void begin(const Incoming& wanted);
     /// The multi-receive takes no more messages; it ends when its parts have.
     void close_multi(Request& parent, ucs_status_t status);
     /// Removes a receive from the posted ones.
@@ -120,7 +123,8 @@ class Receiver {
     void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
 
   private:
-    tw_status_t post(Request& request, const Incoming& wanted);
+    Request* make(const Incoming& wanted);
+    void post(Request& request, const Endpoint* from);
     tw_status_t post_multi(Request& request, const Incoming& wanted);
     tw_status_t peek(Request& request, const Incoming& wanted);
     tw_status_t claim(Request& request, const Incoming& wanted);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C API: sending, receiving, requests. Arguments are checked here.
+#include <cstring>
+
 #include "protocols/api/tw_data.h"
 #include "protocols/cost/op_names.hpp"
 #include "protocols/request/memory.hpp"
@@ -134,6 +136,25 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return handle != nullptr && is_plain_send(op) && (data != nullptr || length == 0);
 }
 
+/// Another thread has the lock. False: it sends the message.
+[[gnu::noinline]] bool lock_for_send(const Endpoint& ep, const void* data, size_t length,
+                                     uint64_t tag, bool is_tagged) {
+    WorkerLock& lock = ep.worker.lock;
+    if (length > kDelegatedBytesMax || !ep.may_send_short(length)) {
+        lock.lock_briefly();
+        return true;
+    }
+    const auto fill = [&](DelegatedCall& call) {
+        call.ep = const_cast<Endpoint*>(&ep);
+        call.tag = tag;
+        call.is_tagged = is_tagged ? 1 : 0;
+        call.data_bytes = static_cast<std::uint32_t>(length);
+        if (length > 0)
+            std::memcpy(call.data, data, length);
+    };
+    return lock.lock_briefly_or_delegate(fill) == tagwire::ucs::Delegated::kNo;
+}
+
 /// The fast path of a worker with a lock, of what is_plain(). Nothing here throws. False: the call
 /// takes the slow path.
 [[gnu::always_inline]] inline bool try_send_locked(Endpoint& ep, const void* data, size_t length,
@@ -141,10 +162,11 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     WorkerCore& worker = ep.worker;
     if (!worker.is_multi)
         return false;
-    worker.lock.lock();
+    if (!worker.lock.try_lock_briefly() && !lock_for_send(ep, data, length, tag, is_tagged))
+        return true;
     const bool is_sent =
         ep.may_send_short(length) && ep.try_send_short(data, length, tag, is_tagged);
-    worker.lock.unlock();
+    worker.lock.unlock_briefly();
     return is_sent;
 }
 
@@ -259,6 +281,24 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     return refuse_no_memory(call);
 }
 
+/// Another thread has the lock. False: it posts the receive.
+[[gnu::noinline]] bool lock_for_receive(Worker& worker, void* buffer, size_t length, uint64_t tag,
+                                        uint64_t mask, bool is_tagged, const tw_op_t& how,
+                                        const tw_request_h* request_p) {
+    if (request_p != nullptr || how.source != nullptr) {
+        worker.lock.lock_briefly();
+        return true;
+    }
+    const auto fill = [&](DelegatedCall& call) {
+        call.ep = nullptr;
+        call.tag = tag;
+        call.is_tagged = is_tagged ? 1 : 0;
+        call.length = length;
+        call.receive = {buffer, mask, how.complete, how.context, how.flags};
+    };
+    return worker.lock.lock_briefly_or_delegate(fill) == tagwire::ucs::Delegated::kNo;
+}
+
 /// The fast path of a worker with a lock, or from one source. Nothing here throws. False: the call
 /// takes the slow path, which looks at everything again.
 [[gnu::always_inline]] inline bool try_receive_short(Worker& worker, void* buffer, size_t length,
@@ -268,8 +308,9 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
         (buffer == nullptr && length > 0))
         return false;
-    if (worker.is_multi)
-        worker.lock.lock();
+    if (worker.is_multi && !worker.lock.try_lock_briefly() &&
+        !lock_for_receive(worker, buffer, length, tag, ~ignore, is_tagged, how, request_p))
+        return true;
     std::uint32_t source = kAnySource;
     bool may_post = true;
     if (how.source != nullptr) {
@@ -280,7 +321,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     const bool is_posted = may_post && try_post_short(worker, buffer, length, tag, ~ignore,
                                                       is_tagged, how, request_p, source);
     if (worker.is_multi)
-        worker.lock.unlock();
+        worker.lock.unlock_briefly();
     return is_posted;
 }
 
@@ -306,16 +347,48 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
                         {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
 }
 
-/// True: posted on the fast path. Else the call takes the slow one.
+/// A receive that may take the fast path.
+[[gnu::always_inline]] inline bool is_plain(tw_worker_h handle, const void* buffer, size_t length,
+                                            const tw_op_t* op) {
+    return handle != nullptr && is_plain_receive(op == nullptr ? kPlainOp : *op) &&
+           (buffer != nullptr || length == 0);
+}
+
+/// ... of a worker without a lock. False: the call takes the slow one.
 [[gnu::always_inline]] inline bool try_receive(tw_worker_h handle, void* buffer, size_t length,
                                                uint64_t tag, uint64_t ignore, bool is_tagged,
                                                const tw_op_t* op, tw_request_h* request_p) {
-    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
-    if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
-        (buffer == nullptr && length > 0)) [[unlikely]]
+    return try_post_short(worker_of(handle), buffer, length, tag, ~ignore, is_tagged,
+                          op == nullptr ? kPlainOp : *op, request_p, kAnySource);
+}
+
+/// ... of a worker with a lock, if that is free.
+[[gnu::always_inline]] inline bool try_receive_locked(tw_worker_h handle, void* buffer,
+                                                      size_t length, uint64_t tag, uint64_t ignore,
+                                                      bool is_tagged, const tw_op_t* op,
+                                                      tw_request_h* request_p) {
+    WorkerLock& lock = worker_of(handle).lock;
+    if (!lock.try_lock_briefly())
         return false;
-    return try_post_short(worker_of(handle), buffer, length, tag, ~ignore, is_tagged, how,
-                          request_p, kAnySource);
+    const bool is_posted =
+        try_receive(handle, buffer, length, tag, ignore, is_tagged, op, request_p);
+    lock.unlock_briefly();
+    return is_posted;
+}
+
+[[gnu::noinline]] tw_status_t tag_recv_locked(tw_worker_h handle, void* buffer, size_t length,
+                                              uint64_t tag, uint64_t ignore, const tw_op_t* op,
+                                              tw_request_h* request_p) {
+    if (try_receive_locked(handle, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
+        return TW_INPROGRESS;
+    return tag_recv_long(handle, buffer, length, tag, ignore, op, request_p);
+}
+
+[[gnu::noinline]] tw_status_t msg_recv_locked(tw_worker_h handle, void* buffer, size_t length,
+                                              const tw_op_t* op, tw_request_h* request_p) {
+    if (try_receive_locked(handle, buffer, length, 0, 0, false, op, request_p)) [[likely]]
+        return TW_INPROGRESS;
+    return msg_recv_long(handle, buffer, length, op, request_p);
 }
 
 tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
@@ -382,8 +455,15 @@ tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, const t
 
 tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_t tag,
                         uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
-    if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p))
-        return TW_INPROGRESS;
+    if (!is_plain(worker, buffer, length, op)) [[unlikely]]
+        return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
+    const ReceivePath path = worker_of(worker).receive_path;
+    if (path == ReceivePath::kFast) [[likely]] {
+        if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
+            return TW_INPROGRESS;
+    } else if (path == ReceivePath::kLocked) {
+        return tag_recv_locked(worker, buffer, length, tag, ignore, op, request_p);
+    }
     return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
 }
 
@@ -394,8 +474,15 @@ tw_status_t tw_tag_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
 
 tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    if (try_receive(worker, buffer, length, 0, 0, false, op, request_p))
-        return TW_INPROGRESS;
+    if (!is_plain(worker, buffer, length, op)) [[unlikely]]
+        return msg_recv_long(worker, buffer, length, op, request_p);
+    const ReceivePath path = worker_of(worker).receive_path;
+    if (path == ReceivePath::kFast) [[likely]] {
+        if (try_receive(worker, buffer, length, 0, 0, false, op, request_p)) [[likely]]
+            return TW_INPROGRESS;
+    } else if (path == ReceivePath::kLocked) {
+        return msg_recv_locked(worker, buffer, length, op, request_p);
+    }
     return msg_recv_long(worker, buffer, length, op, request_p);
 }
 
@@ -454,7 +541,7 @@ tw_status_t tw_request_cancel(tw_request_h request) try {
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
     TW_REFUSE_NULL(request);
     WorkerCore& worker = *request_of(request).worker;
-    const Entry entry(worker);
+    const BriefEntry entry(worker);
     return RequestTable::test(request_of(request), done);
 }
 
@@ -462,7 +549,7 @@ void tw_request_free(tw_request_h request) {
     if (request == nullptr)
         return;
     WorkerCore& worker = *request_of(request).worker;
-    const Entry entry(worker);
+    const BriefEntry entry(worker);
     worker.requests().abandon(request_of(request));
 }
 

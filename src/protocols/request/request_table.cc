@@ -130,6 +130,14 @@ void* RequestTable::request_memory() {
     return pool_.get();
 }
 
+bool RequestTable::keep_free(std::size_t calls) {
+    const auto keeps = [calls](ucs::Mpool& pool) {
+        return pool.elements_free() >= calls ||
+               pool.reserve(pool.elements_taken() + calls) == UCS_OK;
+    };
+    return keeps(pool_) && keeps(copy_pool_);
+}
+
 Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
     const RequestState state{.kind = kind,
@@ -354,6 +362,13 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
         release(request);
     }
     return status;
+}
+
+void RequestTable::answer_later(Request& request) {
+    if (request.has_ended)
+        report(request);
+    else
+        request.in_call = false;
 }
 
 unsigned RequestTable::poll(tw_completion_t* completions, unsigned max) {

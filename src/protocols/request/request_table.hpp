@@ -45,6 +45,9 @@ class RequestTable {
         return ::new (pool_.get()) Request(owner, op, state);
     }
     bool has_free() const { return pool_.elements_free() != 0; }
+    /// So many more calls get a request, and memory for an injected message each. False: there is
+    /// no room for them.
+    bool keep_free(std::size_t calls);
     /// Part of a multi-receive that takes the next message: the rest of its buffer.
     Request* make_part(Request& parent);
     /// A receive of the library's own.
@@ -77,6 +80,8 @@ class RequestTable {
     void report(Request& request);
     /// The result of the call that made `request`.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
+    /// The call that made `request` has returned already, with TW_INPROGRESS.
+    void answer_later(Request& request);
     unsigned poll(tw_completion_t* completions, unsigned max);
     static tw_status_t test(const Request& request, tw_completion_t* done);
     /// The program does not ask for its end any more.

@@ -14,11 +14,64 @@
 
 namespace tagwire::proto {
 
+namespace {
+
+/// The completion of a message that has gone.
+[[gnu::cold]] tw_completion_t end_of(const Outgoing& message, tw_ep_h ep) {
+    const tw_op_t* op = message.op;
+    tw_completion_t done{};
+    if (op != nullptr) {
+        done.context = op->context;
+        done.imm = (op->flags & TW_OP_IMM) != 0 ? op->imm : 0;
+        done.flags = flag_if((op->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    }
+    done.flags |= TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
+    done.length = done.message_length = message.length;
+    done.tag = message.tag;
+    done.ep = ep;
+    return done;
+}
+
+}  // namespace
+
 void SendQueue::push_control(const Control& message) {
     if (ep_.state() == EpState::kFailed)
         return;
     controls_.push_back(message);
     run();
+}
+
+Request* SendQueue::begin(const Outgoing& message) {
+    RequestTable& requests = ep_.worker.requests();
+    Request* request = requests.make(RequestKind::kSend, message.op, message.request_p);
+    if (request == nullptr)
+        return nullptr;
+    if (!requests.set_buffer(*request, message.base, message.length, message.list, message.count,
+                             message.op == nullptr ? nullptr : message.op->mem)) {
+        requests.release(*request);
+        return nullptr;
+    }
+    request->ep = &ep_;
+    request->is_tagged = message.is_tagged;
+    request->order = ep_.flushes().next_order();
+    request->done = end_of(message, &ep_);
+    request->done.request = request;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_empty() &&
+        ep_.may_start(*request)) {
+        begin_steps();
+        status = ep_.start(*request);
+    }
+    if (status == UCS_ERR_NO_RESOURCE) {
+        if ((request->flags & TW_OP_INJECT) != 0 && requests.copy_of(*request) == nullptr) {
+            requests.release(*request);
+            return nullptr;
+        }
+        push(*request);
+    } else if (status != UCS_INPROGRESS) {
+        ep_.worker.finish(*request, status);
+    }
+    return request;
 }
 
 void SendQueue::push(Request& request) {

@@ -20,6 +20,8 @@
 
 namespace tagwire::proto {
 
+struct Outgoing;
+
 class SendQueue {
   public:
     explicit SendQueue(Endpoint& ep) : ep_(ep) {}
@@ -35,6 +37,9 @@ class SendQueue {
     // ---- Each is sent at once if it can be
 
     void push_control(const Control& message);
+    /// A message of the program: it has ended, is outstanding, or waits here. nullptr: there is no
+    /// room for its request.
+    Request* begin(const Outgoing& message);
     void push(Request& request);
     /// Pieces of a transfer, or an offer to the sender to write it.
     void push_data(Request& request);

@@ -21,22 +21,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// The completion of a message that has gone.
-[[gnu::cold]] tw_completion_t end_of(const Outgoing& message, tw_ep_h ep) {
-    const tw_op_t* op = message.op;
-    tw_completion_t done{};
-    if (op != nullptr) {
-        done.context = op->context;
-        done.imm = (op->flags & TW_OP_IMM) != 0 ? op->imm : 0;
-        done.flags = flag_if((op->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
-    }
-    done.flags |= TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
-    done.length = done.message_length = message.length;
-    done.tag = message.tag;
-    done.ep = ep;
-    return done;
-}
-
 /// The only place where the reason is told in any case. A close, by whomever, is none.
 void log_failure(Endpoint& ep) {
     if (ep.failure() == UCS_ERR_CANCELED)
@@ -78,36 +62,9 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         return TW_ERR_NO_RESOURCE;
     if (eager_.try_send_at_once(message))
         return TW_OK;
-    Request* request = worker.requests().make(RequestKind::kSend, message.op, message.request_p);
+    Request* request = queue_.begin(message);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if (!worker.requests().set_buffer(*request, message.base, message.length, message.list,
-                                      message.count,
-                                      message.op == nullptr ? nullptr : message.op->mem)) {
-        worker.requests().release(*request);
-        return TW_ERR_NO_RESOURCE;
-    }
-    request->ep = this;
-    request->is_tagged = message.is_tagged;
-    request->order = flushes_.next_order();
-    request->done = end_of(message, this);
-    request->done.request = request;
-    ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    if (state_ == EpState::kReady && !closing_.has_asked() && queue_.is_empty() &&
-        may_start(*request)) {
-        queue_.begin_steps();
-        status = start(*request);
-    }
-    if (status == UCS_ERR_NO_RESOURCE) {
-        if ((request->flags & TW_OP_INJECT) != 0 &&
-            worker.requests().copy_of(*request) == nullptr) {
-            worker.requests().release(*request);
-            return TW_ERR_NO_RESOURCE;
-        }
-        queue_.push(*request);
-    } else if (status != UCS_INPROGRESS) {
-        worker.finish(*request, status);
-    }
     return worker.requests().answer(*request, message.op, message.request_p);
 }
 
@@ -131,9 +88,10 @@ void Endpoint::update_direct() {
     const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
                            !rail_->matches_tags() && queue_.is_empty() && !eager_is_paused_ &&
                            !is_paused_ && !is_closing && !closing_.has_asked();
-    direct_end_ = is_direct ? short_data_max_ + 1 : 0;
+    const std::size_t end = is_direct ? short_data_max_ + 1 : 0;
+    direct_end_.store(end, std::memory_order_relaxed);
     if (!worker.is_multi)
-        unlocked_end_ = direct_end_;
+        unlocked_end_ = end;
 }
 
 void Endpoint::request_ended() {

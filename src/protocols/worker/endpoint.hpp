@@ -19,6 +19,7 @@
 
 #include <uct/api/uct.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -94,9 +95,12 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
 
     // ---- Sending
 
-    bool may_send_short(std::size_t length) const { return length < direct_end_; }
+    bool may_send_short(std::size_t length) const {
+        return length < direct_end_.load(std::memory_order_relaxed);
+    }
     bool may_send_short_imm(std::size_t length) const {
-        return direct_end_ > sizeof(std::uint64_t) && length < direct_end_ - sizeof(std::uint64_t);
+        const std::size_t end = direct_end_.load(std::memory_order_relaxed);
+        return end > sizeof(std::uint64_t) && length < end - sizeof(std::uint64_t);
     }
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
@@ -201,7 +205,9 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
 
   private:
     // Fields that a short message reads, first.
-    std::size_t direct_end_ = 0;    // shorter messages go at once, on the fast path
+    // Shorter messages go at once, on the fast path. Written with the lock. Relaxed: a thread sees
+    // an end or a failure that it was told of, and no other matters.
+    std::atomic<std::size_t> direct_end_{0};
     std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
     uct_ep_h lane_ = nullptr;
     std::size_t short_data_max_ = 0;

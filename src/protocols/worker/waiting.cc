@@ -59,9 +59,18 @@ ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
 }
 
 void Waiting::settle(bool leaves_work) {
+    settle_for(ucs::this_thread(), leaves_work);
+}
+
+void Waiting::settle_delegated() {
+    constexpr std::uintptr_t kNoThread = 1;  // as of a thread that never sleeps
+    settle_for(kNoThread, true);
+}
+
+void Waiting::settle_for(std::uintptr_t thread, bool leaves_work) {
     if (worker_.is_in_progress())
         return;  // a callback runs: progress settles
-    protocol_.settle(ucs::this_thread(), leaves_work);
+    protocol_.settle(thread, leaves_work);
     worker_.set_watched(protocol_.is_watched());
 }
 

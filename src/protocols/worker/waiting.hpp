@@ -47,6 +47,9 @@ class Waiting {
     /// Before the lock is released: those who sleep go on sleeping only if nothing has happened and
     /// the worker is armed. `leaves_work`: the call may have left work to progress.
     void settle(bool leaves_work);
+    /// As settle(true), of a call that was delegated to the calling thread, which may be about to
+    /// sleep itself.
+    void settle_delegated();
 
     // ---- For WaitProtocol
 
@@ -57,6 +60,8 @@ class Waiting {
     unsigned progress_all();
 
   private:
+    void settle_for(std::uintptr_t thread, bool leaves_work);
+
     Worker& worker_;
     Wakeup wakeup_;
     WaitProtocol<Waiting, WakeEvent> protocol_{*this};

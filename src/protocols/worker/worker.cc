@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/worker.hpp"
 
+#include <sched.h>
 #include <uct/api/tagwire_uct.h>
 
 #include <algorithm>
@@ -31,6 +32,16 @@ void add_interface(const Rail& rail, std::vector<Fact>& facts) {
     };
     if (tagwire_uct_iface_describe(rail.iface(), tell, &teller) == UCS_ERR_NO_MEMORY)
         throw std::bad_alloc();
+}
+
+/// The answer to a thread that polls while another one progresses, which may have lost its
+/// processor to threads like this.
+[[gnu::noinline, gnu::cold]] unsigned busy() {
+    constexpr unsigned kPollsPerYield = 32;
+    [[gnu::tls_model("initial-exec")]] static thread_local constinit unsigned polls = 0;
+    if (++polls % kPollsPerYield == 0)
+        ::sched_yield();
+    return TW_PROGRESS_BUSY;
 }
 
 }  // namespace
@@ -156,7 +167,7 @@ ucs_status_t Worker::open_device_tags() {
             "says why (tag_matching)");
         return UCS_ERR_UNSUPPORTED;
     }
-    receives_long = true;
+    receive_path = ReceivePath::kSlow;
     (*found)->enable();
     own_device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
     device_tags_ = own_device_tags_.get();
@@ -188,24 +199,36 @@ unsigned Worker::refuse_progress() {
 }
 
 unsigned Worker::progress_shared() {
-    if (!lock.try_lock()) {
-        if (attention_.is_progressing_thread())
-            return refuse_progress();
-        if (attention_.is_progressing())
-            return TW_PROGRESS_BUSY;
-        lock.lock();  // whoever has it leaves soon
-    }
+    return lock.try_lock() ? progress_and_unlock() : progress_behind_another();
+}
+
+[[gnu::noinline]] unsigned Worker::progress_behind_another() {
+    if (attention_.is_progressing_thread())
+        return refuse_progress();
+    if (lock.is_taken_for_long())
+        return busy();
+    lock.lock();  // whoever has it leaves at once
+    return progress_and_unlock();
+}
+
+[[gnu::always_inline]] inline unsigned Worker::progress_and_unlock() {
+    open_if_wanted();
     unsigned count;
-    if (is_in_progress()) [[unlikely]] {
-        count = is_in_progress_here() ? refuse_progress() : TW_PROGRESS_BUSY;
-    } else {
-        count = progress();
-        if (is_watched()) [[unlikely]]
-            waiting_.settle(false);  // a thread fell asleep while a callback ran
-    }
-    lock.unlock();
+    if (attention_.is_needed()) [[unlikely]]
+        count = progress_attentively();
+    else
+        count = advance();
+    if (is_watched()) [[unlikely]]
+        waiting_.settle(false);  // a thread fell asleep while a callback ran
+    leave();
     lock.give_way();  // this thread comes back at once
     return count;
+}
+
+unsigned Worker::progress_attentively() {
+    if (!is_in_progress())
+        return progress_slowly();
+    return is_in_progress_here() ? refuse_progress() : busy();
 }
 
 unsigned Worker::progress_slowly() {
@@ -269,6 +292,18 @@ unsigned Worker::run_slow_work() {
     own_peers_.run_wireup();
     count += own_peers_.end_connections();
     return count + own_peers_.destroy_retired();
+}
+
+void WorkerCore::open() {
+    constexpr std::size_t kOwn = 8;  // for calls of the owner itself
+    if (requests_.keep_free(WorkerLockEnv::kRoom + kOwn))
+        lock.open();
+}
+
+void WorkerCore::carry_out_and_settle(const DelegatedCall& call) {
+    carry_out(*this, call);
+    if (attention_.is_watched()) [[unlikely]]
+        worker_of(*this).waiting().settle_delegated();
 }
 
 void Worker::cancel(Request& request) {

@@ -82,6 +82,9 @@ class alignas(128) Worker : public WorkerCore {
         return count;
     }
     unsigned progress_slowly();
+    unsigned progress_attentively();
+    unsigned progress_behind_another();
+    unsigned progress_and_unlock();
     unsigned refuse_progress();
     unsigned run_slow_work();
     unsigned look_around();
@@ -117,13 +120,31 @@ class Entry {
   public:
     explicit Entry(WorkerCore& worker) : worker_(worker) {
         if (worker.is_multi)
-            worker.lock.lock();
+            worker.enter();
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
         if (worker_.is_multi)
-            worker_.lock.unlock();
+            worker_.leave();
+    }
+
+  private:
+    WorkerCore& worker_;
+};
+
+/// Held for moments by calls that end no operation and leave nothing to progress.
+class BriefEntry {
+  public:
+    explicit BriefEntry(WorkerCore& worker) : worker_(worker) {
+        if (worker.is_multi)
+            worker.lock.lock_briefly();
+    }
+    BriefEntry(const BriefEntry&) = delete;
+    BriefEntry& operator=(const BriefEntry&) = delete;
+    ~BriefEntry() {
+        if (worker_.is_multi)
+            worker_.lock.unlock_briefly();
     }
 
   private:

@@ -25,9 +25,9 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/request/request_table.hpp"
+#include "protocols/worker/delegated_call.hpp"
 #include "protocols/worker/worker_counters.hpp"
 #include "ucs/memory/reserve.hpp"
-#include "ucs/sys/spin_lock.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_worker {};
@@ -38,6 +38,9 @@ class DeviceTags;
 class Endpoint;
 class PeerTable;
 class Receiver;
+
+/// The way of a plain receive: at once, with the lock, or, as a device matches, the slow one.
+enum class ReceivePath : std::uint8_t { kFast, kLocked, kSlow };
 
 class WorkerCore : public tw_worker {
   public:
@@ -79,6 +82,22 @@ class WorkerCore : public tw_worker {
                counters_.value(WorkerCounter::kRxUnexpected);
     }
 
+    // ---- The lock, of a worker that is_multi
+
+    /// Takes it for longer.
+    void enter() {
+        lock.lock();
+        open_if_wanted();
+    }
+    void leave() {
+        lock.unlock([this](const DelegatedCall& call) { carry_out_and_settle(call); });
+    }
+    /// It is taken for longer: threads that come meanwhile delegate, if some had to wait lately.
+    void open_if_wanted() {
+        if (lock.should_open()) [[unlikely]]
+            open();
+    }
+
     // ---- Ends of requests (request_ends.cc)
 
     /// Adds a request that was sent, or that matched, and completes later to the endpoint's
@@ -106,14 +125,19 @@ class WorkerCore : public tw_worker {
 
     const bool is_multi;
     tw_worker_limits_t limits;
-    bool receives_long;  // receives cannot be posted on the fast path: there is a lock, or a device
-    ucs::SpinLock lock;  // with is_multi
+    ReceivePath receive_path;
+    WorkerLock lock;
 
   protected:
     WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
                Receiver& receiver);
     ~WorkerCore();
 
+  private:
+    void open();
+    void carry_out_and_settle(const DelegatedCall& call);
+
+  protected:
     Context& context_;
     const tw_worker_params_t params_;
     const std::uint64_t id_;
@@ -135,13 +159,15 @@ class Unlocked {
   public:
     explicit Unlocked(WorkerCore& worker) : worker_(worker) {
         if (worker.is_multi)
-            worker.lock.unlock();
+            worker.leave();
     }
     Unlocked(const Unlocked&) = delete;
     Unlocked& operator=(const Unlocked&) = delete;
     ~Unlocked() {
-        if (worker_.is_multi)
-            worker_.lock.lock_behind_others();
+        if (!worker_.is_multi)
+            return;
+        worker_.lock.lock_behind_others();
+        worker_.open_if_wanted();
     }
 
   private:

@@ -7,7 +7,6 @@
 #include <sched.h>
 
 #include <atomic>
-#include <cstdint>
 
 #include "ucs/sys/spin_pause.hpp"
 
@@ -38,51 +37,19 @@ class SpinLock {
         taken_.store(false, std::memory_order_release);
     }
 
-    /// For who takes it again and again, right after unlock(): those who wait for it get a turn,
-    /// who could hardly ever find it free else. The calling thread may yield the processor to them.
-    void give_way() const {
-        // Relaxed: who comes later has its turn later.
-        if (waiting_.load(std::memory_order_relaxed) > 0) [[unlikely]]
-            if (!let_in(kSpins))
-                ::sched_yield();
-    }
-
-    /// For who takes it again at once: those who wait and run get a turn.
-    void lock_behind_others() {
-        if (waiting_.load(std::memory_order_relaxed) > 0) [[unlikely]]
-            let_in(kSpinsBehind);
-        lock();
-    }
-
   private:
     static constexpr unsigned kSpins = 200;
-    static constexpr unsigned kSpinsBehind = 20;
-
-    /// False: nobody came in.
-    [[gnu::noinline]] bool let_in(unsigned spins) const {
-        // Relaxed: whoever comes later has its turn later.
-        for (; spins > 0; --spins) {
-            if (waiting_.load(std::memory_order_relaxed) == 0 ||
-                taken_.load(std::memory_order_relaxed))
-                return true;
-            spin_pause();
-        }
-        return false;
-    }
 
     [[gnu::noinline]] void wait() {
-        waiting_.fetch_add(1, std::memory_order_relaxed);
         for (unsigned spins = 0; !try_lock(); ++spins) {
             if (spins < kSpins)
                 spin_pause();
             else
                 ::sched_yield();
         }
-        waiting_.fetch_sub(1, std::memory_order_relaxed);
     }
 
     std::atomic<bool> taken_{false};
-    std::atomic<std::uint32_t> waiting_{0};
 };
 
 }  // namespace tagwire::ucs

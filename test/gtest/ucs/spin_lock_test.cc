@@ -21,7 +21,6 @@ void count_by(Take take) {
                 take(lock);
                 ++counted;
                 lock.unlock();
-                lock.give_way();
             }
         });
     }
