@@ -70,7 +70,7 @@ enum OptionBit : unsigned {
     kWithWindow = 1U << 4,
     kWithPeers = 1U << 5,
     kWithDepth = 1U << 6,
-    kWithThreads = 1U << 7,  // --threads --share --between
+    kWithThreads = 1U << 7,  // --threads --share --between --pollers
     kWithUnexpected = 1U << 8,
     kWithBidir = 1U << 9,
     kWithWait = 1U << 10,

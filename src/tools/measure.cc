@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/measure.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -23,6 +25,13 @@ void report(const OnProgress& on_progress, std::uint64_t done, std::uint64_t all
 
 double seconds_since(std::uint64_t start_ns) {
     return static_cast<double>(now_ns() - start_ns) * 1e-9;
+}
+
+/// Processor time of the calling thread.
+double thread_cpu_ns() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
 }
 
 /// Runs `body(i)` in one thread each, the first one here; rethrows the first exception.
@@ -116,7 +125,7 @@ std::optional<double> Measurement::fairness() const {
 
 Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job,
                         const std::vector<int>& cpus) {
-    std::vector<double> elapsed_ns(tests.size());
+    std::vector<double> elapsed_ns(tests.size()), cpu_ns(tests.size());
     std::vector<std::uint64_t> begin_ns(tests.size());
     std::barrier together(static_cast<std::ptrdiff_t>(tests.size()));
     in_threads(tests.size(), [&](std::size_t i) {
@@ -130,7 +139,9 @@ Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const J
             throw;
         }
         begin_ns[i] = now_ns();
+        const double cpu_begin_ns = thread_cpu_ns();
         elapsed_ns[i] = tests[i]->run(job.iterations, nullptr);
+        cpu_ns[i] = thread_cpu_ns() - cpu_begin_ns;
     });
     Measurement result;
     result.iterations = job.iterations;
@@ -144,9 +155,10 @@ Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const J
     const double directions = job.bidir ? 2 : 1;
     const double messages = static_cast<double>(job.iterations * tests.size()) * directions;
     result.messages_per_s = messages / seconds;
-    for (const double ns : elapsed_ns) {
-        result.thread_messages_per_s.push_back(static_cast<double>(job.iterations) * directions /
-                                               (ns * 1e-9));
+    const double of_thread = static_cast<double>(job.iterations) * directions;
+    for (std::size_t i = 0; i < tests.size(); ++i) {
+        result.thread_messages_per_s.push_back(of_thread / (elapsed_ns[i] * 1e-9));
+        result.thread_messages_per_cpu_s.push_back(of_thread / (cpu_ns[i] * 1e-9));
     }
     result.bytes_per_s = messages * static_cast<double>(job.size) / seconds;
     return result;

@@ -33,8 +33,8 @@ struct Measurement {
     std::optional<double> messages_per_s;
     std::optional<double> bytes_per_s;
     std::optional<RateRange> rank_messages_per_s;
-    /// Streams: of each thread, by its own time.
-    std::vector<double> thread_messages_per_s;
+    /// Streams: of each thread, by its own time, and by the processor time that it took.
+    std::vector<double> thread_messages_per_s, thread_messages_per_cpu_s;
     std::uint64_t validated = 0;  // messages, both sides
     std::uint64_t errors = 0;
 

@@ -70,6 +70,10 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
             "Share among threads at level msg: context (default), each has its own worker; "
             "worker, all use one in thread mode multi")
         ->type_name("WHAT");
+    perf->add_option("--pollers", arguments->pollers,
+                     "Further threads that only make progress on the worker of --share worker "
+                     "(default 0); without --between")
+        ->type_name("N");
     perf->add_flag("--between", arguments->between,
                    "Threads at level msg send to those of a second process (also with --connect)");
     perf->add_flag("--unexpected", arguments->unexpected,

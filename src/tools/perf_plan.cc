@@ -35,6 +35,7 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
         {"--threads", arguments.threads.has_value(), kWithThreads},
         {"--share", arguments.share.has_value(), kWithThreads},
         {"--between", arguments.between, kWithThreads},
+        {"--pollers", arguments.pollers.has_value(), kWithThreads},
         {"--bidir", arguments.bidir, kWithBidir},
         {"--wait", arguments.wait.has_value(), kWithWait},
         {"--validate", arguments.validate, kWithValidate},
@@ -195,7 +196,7 @@ PerfPlan server_plan(const PerfArguments& arguments) {
                         arguments.window || arguments.peers || arguments.depth ||
                         arguments.threads || arguments.wait || arguments.json || arguments.csv ||
                         arguments.unexpected || arguments.bidir || arguments.validate ||
-                        arguments.share || arguments.between;
+                        arguments.share || arguments.between || arguments.pollers;
     if (others || arguments.connect) {
         throw UsageError(
             "--server takes only a port and --cpu: the side with --connect says what is measured");
@@ -246,6 +247,17 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
     }
     if (job.unexpected && job.depth > 0 && test.id != TestId::kMatch)
         throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
+}
+
+void plan_pollers(const PerfArguments& arguments, PerfPlan* plan) {
+    if (!arguments.pollers)
+        return;
+    if (!plan->self || plan->setup.share != Share::kWorker) {
+        throw UsageError(
+            "--pollers only progress a worker that threads of one process share: it is for --level "
+            "msg with --threads and --share worker, without --between");
+    }
+    plan->pollers = in_range("--pollers", arguments.pollers, 0, 0, kThreadsMax);
 }
 
 void plan_threads(const PerfArguments& arguments, PerfPlan* plan) {
@@ -337,6 +349,7 @@ PerfPlan make_plan(const PerfArguments& arguments) {
         plan.setup.peers = 0;
     plan_job(arguments, *plan.test, &plan);
     plan_threads(arguments, &plan);
+    plan_pollers(arguments, &plan);
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
         throw UsageError(
             text("--peers with %s: what comes from several peers at once has no order to check",

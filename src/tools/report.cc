@@ -42,6 +42,12 @@ std::string above_text(std::optional<double> ns) {
     return *ns < 0 ? "-" + time_text(-*ns) : "+" + time_text(ns);
 }
 
+/// The rate of the slowest thread while it has a processor.
+std::optional<double> slowest_by_cpu_time(const Measurement& measured) {
+    const std::vector<double>& rates = measured.thread_messages_per_cpu_s;
+    return rates.empty() ? std::nullopt : std::optional(*std::ranges::min_element(rates));
+}
+
 std::vector<std::string> row_of(const Result& result) {
     const Measurement& measured = result.measured;
     const auto& latency = measured.latency_ns;
@@ -73,6 +79,8 @@ std::vector<std::string> row_of(const Result& result) {
         row.push_back(rate_text(*fastest));
         row.push_back(text("%.2f", *fairness));
     }
+    if (result.pollers > 0)
+        row.push_back(rate_text(slowest_by_cpu_time(measured)));
     row.push_back(result.validated ? std::to_string(measured.validated) : "-");
     return row;
 }
@@ -93,6 +101,8 @@ std::vector<std::string> head_of(const Result& result) {
     if (result.measured.fairness())
         for (const char* name : {"slowest thread", "fastest thread", "fairness"})
             head.emplace_back(name);
+    if (result.pollers > 0)
+        head.emplace_back("by cpu time");
     head.emplace_back("validated");
     return head;
 }
@@ -126,6 +136,8 @@ std::string title_of(const Result& first) {
         title +=
             text("%llu threads with %s, ", static_cast<unsigned long long>(first.threads), share);
     }
+    if (first.pollers > 0)
+        title += text("%llu pollers, ", static_cast<unsigned long long>(first.pollers));
     return title + cpus_text(first.cpus);
 }
 

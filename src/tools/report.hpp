@@ -23,6 +23,7 @@ struct Result {
     std::uint64_t peers = 1;
     std::uint64_t threads = 1;
     std::optional<std::string> share;  // what threads at level msg share
+    std::uint64_t pollers = 0;         // threads that only progress what these share
     std::vector<int> cpus;
     std::optional<std::uint64_t> bytes_per_peer, buffer_bytes, qps;
     bool validated = false;

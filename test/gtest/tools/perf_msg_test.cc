@@ -142,6 +142,32 @@ TEST(PerfAtLevelMsg, threads_of_two_processes_stream_in_both_directions) {
     }
 }
 
+TEST(PerfAtLevelMsg, threads_send_beside_others_that_poll_their_worker) {
+    for (const char* wait : {"spin", "yield"}) {
+        const json results =
+            results_over_sm({"tag_rate", "--threads", "2", "--share", "worker", "--pollers", "3",
+                             "--wait", wait, "--size", "8,64k", "--validate"});
+        ASSERT_EQ(results.size(), 2U);
+        for (const json& result : results) {
+            EXPECT_EQ(result["pollers"], 3);
+            EXPECT_EQ(result["cpus"].size(), 2U);
+            EXPECT_EQ(result["validated"], true);
+            ASSERT_EQ(result["thread_messages_per_cpu_s"].size(), 2U);
+            for (const json& rate : result["thread_messages_per_cpu_s"])
+                EXPECT_GT(rate.get<double>(), 0);
+        }
+    }
+}
+
+TEST(PerfAtLevelMsg, table_says_how_many_threads_poll) {
+    const Finished finished =
+        tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "1", "--share", "worker",
+                 "--pollers", "2", "--wait", "yield", "--iters", "200"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_NE(finished.out.find(", 2 pollers, "), std::string::npos) << finished.out;
+    EXPECT_NE(finished.out.find("by cpu time"), std::string::npos) << finished.out;
+}
+
 TEST(PerfAtLevelMsg, table_says_what_threads_share) {
     const Finished finished = tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "2",
                                        "--share", "worker", "--wait", "yield", "--iters", "200"});

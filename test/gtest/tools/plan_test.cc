@@ -129,6 +129,31 @@ TEST(Plan, sharing_is_refused_where_there_is_nothing_to_share) {
     }
 }
 
+TEST(Plan, pollers_progress_a_worker_that_threads_of_one_process_share) {
+    PerfArguments arguments = at_level_msg("tag_rate");
+    arguments.pollers = 15;
+    const std::string needed =
+        "--pollers only progress a worker that threads of one process share: it is for --level msg "
+        "with --threads and --share worker, without --between";
+    EXPECT_EQ(refusal(arguments), needed);
+    arguments.threads = 1;
+    EXPECT_EQ(refusal(arguments), needed);
+    arguments.share = "worker";
+    EXPECT_EQ(make_plan(arguments).pollers, 15U);
+    arguments.pollers = 1000;
+    EXPECT_EQ(refusal(arguments), "--pollers takes a number from 0 to 256");
+    arguments.pollers = 15;
+    arguments.between = true;
+    EXPECT_EQ(refusal(arguments), needed);
+    arguments = at_level_msg("tag_lat");
+    arguments.pollers = 1;
+    EXPECT_NE(refusal(arguments).find("--pollers has no meaning for tag_lat"), std::string::npos);
+    arguments = PerfArguments();
+    arguments.server = true;
+    arguments.pollers = 1;
+    EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
+}
+
 TEST(Plan, setup_reaches_the_other_process_whole) {
     tools::Setup setup;
     setup.level = Level::kMsg;
