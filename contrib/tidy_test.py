@@ -80,6 +80,9 @@ class Includes(unittest.TestCase):
 
     def test_a_header_that_only_ucx_has_is_noticed(self):
         self.assertEqual(rules({"src/uct/a.cc": "#include <ucs/sys/math.h>\n"}), ["include"])
+        ucp = "#include <ucp/api/ucp.h>\n"
+        self.assertEqual(rules({"bench/instr_msg.cc": ucp}), ["include"])
+        self.assertEqual(rules({"bench/ucp_threads.cc": ucp}), [])
 
     def test_tests_and_benchmarks_may_look_inside(self):
         self.assertEqual(self.broken("test/gtest/sm/a.cc", "src/uct/sm/b.hpp"), [])
