@@ -215,6 +215,11 @@ void Connector::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails)
     answer_contact();
 }
 
+void Connector::greet(ucs::ReserveVector<PeerRail> rails) {
+    peer_rails_ = std::move(rails);
+    answer_contact();
+}
+
 /// The peer has said hello: it hears from us, at a later progress if there is no memory now.
 void Connector::answer_contact() {
     bool lacks_memory = false;
@@ -232,7 +237,7 @@ void Connector::answer_contact() {
         return worker_.peers().ask_wireup(ep_);
     if (contact_ == nullptr)
         ep_.fail(UCS_ERR_UNREACHABLE);
-    else if (ep_.state() == EpState::kConnecting && !is_offering_)
+    else if (ep_.state() == EpState::kConnecting && ep_.peer_names != 0 && !is_offering_)
         choose_lane();
 }
 

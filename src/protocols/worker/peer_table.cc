@@ -180,11 +180,22 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
             ep->fail(UCS_ERR_CONNECTION_RESET);
         ep = endpoint_to(from);
     }
-    if (ep == nullptr)
-        ep = make_endpoint(from);
-    if (ep == nullptr)
+    // It answers an endpoint of ours that is over. Any other in its place would be news to the
+    // peer, which would answer in its turn that what it has just made is over, and so on without
+    // end. The peer hears of the end by a first hello of ours.
+    const bool is_late = hello.known != 0 && (ep == nullptr || ep->id != hello.known);
+    if (is_late && ep != nullptr && ep->peer_names == 0)
+        return true;  // that hello is on its way
+    const bool is_made = ep == nullptr;
+    if (is_made && (ep = make_endpoint(from)) == nullptr)
         return false;
-    ep->connector().on_hello(hello, std::move(message.rails));
+    if (!is_late || !is_made) {
+        ep->connector().on_hello(hello, std::move(message.rails));
+        return true;
+    }
+    ep->connector().greet(std::move(message.rails));
+    if (ep->failure() == UCS_OK)
+        ep->closing().closed();  // no program has asked for it
     return true;
 }
 
