@@ -49,6 +49,7 @@ ucs_status_t SmConnections::open() {
     if (!timer_)
         return ucs::fd_error("timerfd_create", errno);
     events_.watch(timer_.get(), Watched::kTimer, 0);
+    network_namespace_ = ucs::network_namespace();
     address_.directory = options_.directory.text;
     if (!address_.directory.empty()) {
         if ((status = ucs::unix_check_directory(address_.directory)) != UCS_OK)
@@ -536,7 +537,7 @@ void SmConnections::remove(Link& link) {
 
 DeviceAddress SmConnections::device_address() const {
     const bool abstract = address_.directory.empty();
-    return {ucs::boot_id(), abstract ? ucs::network_namespace() : 0};
+    return {ucs::boot_id(), abstract ? network_namespace_ : 0};
 }
 
 IfaceAddress SmConnections::iface_address() const {

@@ -69,6 +69,8 @@ class SmConnections {
     [[nodiscard]] PeerProcesses& processes() { return processes_; }
     [[nodiscard]] const PeerProcesses& processes() const { return processes_; }
     [[nodiscard]] const ucs::UnixAddress& address() const { return address_; }
+    /// In which abstract names are found: that of the thread that opened the interface.
+    [[nodiscard]] std::uint64_t network_namespace() const { return network_namespace_; }
     [[nodiscard]] DeviceAddress device_address() const;
     [[nodiscard]] IfaceAddress iface_address() const;
 
@@ -107,6 +109,7 @@ class SmConnections {
     ucs::UniqueFd listener_;
     ucs::UniqueFd timer_;
     ucs::UnixAddress address_;
+    std::uint64_t network_namespace_ = 0;
     std::uint64_t name_ = 0;
     std::uint64_t cookie_ = 0;
     std::uint64_t probe_value_ = 0;

@@ -241,7 +241,8 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
         if (address->place == Place::kDirectory)
             return true;
     }
-    if (device->network_namespace != 0 && device->network_namespace != ucs::network_namespace()) {
+    if (device->network_namespace != 0 &&
+        device->network_namespace != connections.network_namespace()) {
         return say(
             "the peer is in another network namespace: set TAGWIRE_SM_DIR to a shared directory "
             "on both sides");
