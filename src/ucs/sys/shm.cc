@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -46,9 +48,74 @@ ucs_status_t map_failed(const char* what, std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+/// Where mappings behind a header have been, each aligned as the next one needs it, which then does
+/// without a larger reservation. Any thread; relaxed, because a place is a hint that nothing goes
+/// by: the kernel says whether it is free.
+class FreePlaces {
+  public:
+    void put(void* place) {
+        for (auto& at : places_) {
+            void* none = nullptr;
+            if (at.compare_exchange_strong(none, place, std::memory_order_relaxed))
+                return;
+        }
+    }
+    /// null: none is known.
+    std::byte* take(std::size_t alignment) {
+        for (auto& at : places_) {
+            void* place = at.load(std::memory_order_relaxed);
+            if (place != nullptr && reinterpret_cast<std::uintptr_t>(place) % alignment == 0 &&
+                at.compare_exchange_strong(place, nullptr, std::memory_order_relaxed))
+                return static_cast<std::byte*>(place);
+        }
+        return nullptr;
+    }
+
+  private:
+    std::array<std::atomic<void*>, 16> places_ = {};
+};
+
+constinit FreePlaces free_places;
+
+/// False, and nothing is mapped there, where something else is.
+bool map_at(std::byte* place, std::size_t bytes, int protection, int flags, int fd) {
+    void* at =
+        ::mmap(place, bytes, protection,
+               flags | MAP_NORESERVE | MAP_FIXED_NOREPLACE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+    if (at == place)
+        return true;
+    if (at != MAP_FAILED)  // a kernel before 4.17, which takes the address for a hint
+        ::munmap(at, bytes);
+    return false;
+}
+
+/// As map_behind_header(), in a place that was left.
+bool map_in_free_place(int fd, std::size_t bytes, std::size_t front_bytes, std::size_t alignment,
+                       Mapping* mapping_p) {
+    std::byte* const front = free_places.take(alignment);
+    if (front == nullptr)
+        return false;
+    const std::size_t private_bytes = front_bytes + (fd < 0 ? bytes : 0);
+    if (!map_at(front, private_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, -1))
+        return false;
+    if (fd >= 0 && !map_at(front + front_bytes, bytes, PROT_READ, MAP_SHARED, fd)) {
+        ::munmap(front, private_bytes);
+        return false;
+    }
+    *mapping_p = Mapping(front, front_bytes + bytes, front + front_bytes, bytes);
+    return true;
+}
+
+}  // namespace
+
 Mapping::~Mapping() {
-    if (reserved_ != nullptr)
-        ::munmap(reserved_, reserved_bytes_);
+    if (reserved_ == nullptr)
+        return;
+    ::munmap(reserved_, reserved_bytes_);
+    if (reserved_ != base_)
+        free_places.put(reserved_);
 }
 
 void Mapping::swap(Mapping& other) noexcept {
@@ -163,6 +230,8 @@ ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_byte
     const std::size_t want = front_bytes + bytes;
     if (want > alignment)
         return UCS_ERR_INVALID_PARAM;
+    if (map_in_free_place(fd, bytes, front_bytes, alignment, mapping_p))
+        return UCS_OK;
     // Reserve enough address space to find an aligned place, then give back what is around it.
     auto* reserved = static_cast<std::byte*>(::mmap(
         nullptr, alignment + want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));

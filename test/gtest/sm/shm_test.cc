@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -146,6 +147,65 @@ TEST(SealedMemory, behind_a_header_leads_to_it_by_masking) {
     EXPECT_EQ(plain.base()[0], std::byte{0}) << "the front is private";
     EXPECT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kBytes, &behind),
               UCS_ERR_INVALID_PARAM);
+}
+
+/// Address space of this process.
+std::size_t mapped_bytes() {
+    std::ifstream statm("/proc/self/statm");
+    std::size_t pages = 0;
+    statm >> pages;
+    return pages * page_bytes();
+}
+
+// The search for an aligned place takes more address space than the mapping, and three calls.
+TEST(SealedMemory, behind_a_header_takes_the_place_that_another_one_left) {
+    constexpr std::size_t kAlignment = std::size_t{1} << 30;
+    constexpr std::size_t kRoom = std::size_t{64} << 20;
+    UniqueFd fd;
+    Mapping behind;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    ASSERT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kAlignment, &behind), UCS_OK);
+    std::byte* const place = behind.front();
+    place[0] = std::byte{9};
+    behind = Mapping();
+
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+    const rlimit tight{mapped_bytes() + kRoom, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &tight), 0);
+    const ucs_status_t status =
+        map_behind_header(fd.get(), kBytes, page_bytes(), kAlignment, &behind);
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+    ASSERT_EQ(status, UCS_OK);
+    EXPECT_EQ(behind.front(), place);
+    EXPECT_EQ(place[0], std::byte{0}) << "nothing is left of what was there";
+    behind.front()[0] = std::byte{1};
+
+    behind = Mapping();
+    ASSERT_EQ(map_behind_header(-1, kBytes, page_bytes(), kAlignment, &behind), UCS_OK);
+    EXPECT_EQ(behind.front(), place);
+    behind.base()[kBytes - 1] = std::byte{1};  // private, and writable
+}
+
+TEST(SealedMemory, behind_a_header_leaves_a_place_to_what_has_come_there) {
+    constexpr std::size_t kAlignment = std::size_t{1} << 20;
+    UniqueFd fd;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    for (const std::size_t offset : {std::size_t{0}, page_bytes()}) {  // the front, behind it
+        Mapping behind;
+        ASSERT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kAlignment, &behind), UCS_OK);
+        std::byte* const place = behind.front();
+        behind = Mapping();
+        void* const other = ::mmap(place + offset, page_bytes(), PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        ASSERT_EQ(other, place + offset);
+        *static_cast<std::byte*>(other) = std::byte{5};
+        ASSERT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kAlignment, &behind), UCS_OK);
+        EXPECT_NE(behind.front(), place);
+        EXPECT_EQ(*static_cast<std::byte*>(other), std::byte{5});
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(behind.front()) % kAlignment, 0U);
+        EXPECT_EQ(::munmap(other, page_bytes()), 0);
+    }
 }
 
 // ---- Sockets in a directory --------------------------------------------------------------------
