@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
             command->add_option("--mode", settings.mode, "thread mode of the workers")
                 ->check(CLI::IsMember({"multi", "serialized", "single"}))
                 ->capture_default_str();
+            command->add_option("--seconds", settings.seconds, "how long, instead of rounds");
             command->add_option("--threads", settings.threads)
                 ->check(CLI::Range(1U, 64U))
                 ->capture_default_str();

@@ -2,6 +2,7 @@
 #include "threads.hpp"
 
 #include <thread>
+#include <utility>
 
 #include "tortures.hpp"
 
@@ -67,7 +68,11 @@ void Threads::discard(std::size_t worker) {
 void Threads::drain(Self& self) {
     bool was_busy = true;
     const Deadline before_cancel(trial_.settings().patience_s / 4.0);
+    const Deadline before_loss(trial_.settings().patience_s / 2.0);
+    bool is_lost = false;
     while (busy_ > 0) {
+        if (!self.held.empty() && before_loss.has_passed() && !std::exchange(is_lost, true))
+            lose_held(self);
         test_held(self, true, before_cancel.has_passed() ? 1 : 0);
         if (was_busy && self.held.empty()) {
             was_busy = false;
@@ -84,11 +89,33 @@ void Threads::drain(Self& self) {
     }
 }
 
+/// Says what does not end, and what its worker knows of itself.
+void Threads::lose_held(const Self& self) {
+    for (const Held& held : self.held) {
+        const Operation& operation = *held.operation;
+        std::string text = operation.is_send
+                               ? operation.buffer.empty() ? "a flush or short send" : "a send"
+                               : "a receive";
+        text += " of " + std::to_string(operation.buffer.size()) + " bytes does not end; worker " +
+                std::to_string(operation.worker) + ":\n";
+        const auto add = [](void* to, const char* key, const char* value) {
+            *static_cast<std::string*>(to) += std::string("  ") + key + ": " + value + "\n";
+        };
+        for (std::size_t i = 0; i < workers_.size(); ++i) {
+            const Lock lock_held = lock(i);
+            tw_worker_describe(handle(i), add, &text);
+        }
+        trial_.lose(text);
+    }
+}
+
 void Threads::live(std::size_t number) {
     Self self = {number, Random(trial_.settings().seed * 1000 + number), {}};
     t_self = &self;
     const unsigned steps = trial_.rounds(4000);
-    for (unsigned i = 0; i < steps; ++i)
+    const unsigned seconds = trial_.settings().seconds;
+    const Deadline end(seconds);
+    for (unsigned i = 0; seconds != 0 ? !end.has_passed() : i < steps; ++i)
         step(self);
     drain(self);
     t_self = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads call everything on shared workers, from callbacks too, while endpoints are closed and
-// created again. Every operation ends once, every byte is checked, and an operation with a handle
-// ends at the latest after its cancel.
+// Threads call everything on shared workers, from callbacks too, while endpoints are flushed,
+// closed and created again. Every operation ends once, every byte is checked, and an operation
+// with a handle ends at the latest after its cancel.
 //
 //   multi        TW_THREAD_MULTI: any thread calls at any time
 //   serialized   TW_THREAD_SERIALIZED: each worker has a lock of the program's
@@ -64,6 +64,13 @@ struct Held {
 /// The way in which the end of an operation is reported.
 enum class Told { kCallback, kQueue, kHandle };
 
+/// With the status of a call: how its end is reported, its handle, its end if it has ended.
+struct Answer {
+    Told told;
+    tw_request_h request;
+    const tw_completion_t& done;
+};
+
 class Threads {
   public:
     explicit Threads(Trial& trial);
@@ -99,12 +106,15 @@ class Threads {
     void progress(std::size_t worker, unsigned times);
     void poll(std::size_t worker);
     void send(std::size_t from, Self& self);
+    void flush(std::size_t from, Self& self);
+    void begun_send(Operation* operation, Self& self, tw_status_t status, const Answer& answer);
     void receive(std::size_t at, Self& self);
     void test_held(Self& self, bool cancels_receives, std::uint64_t one_in);
     void reopen(std::size_t from, Self& self);
     void open(std::size_t from, std::size_t to, Way& way);
     void drain(Self& self);
     void drain_sends();
+    void lose_held(const Self& self);
     void discard(std::size_t worker);
 
     Told choose(Self& self, tw_op_t* op);

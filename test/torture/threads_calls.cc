@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "threads.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace tagwire::torture {
 namespace {
 
-constexpr std::size_t kRoom = 200'000;
+constexpr std::size_t kRoom = 300'000;
+constexpr std::size_t kInjectMax = 4096;
 constexpr int kSendsMax = 200;
 constexpr int kReceivesMax = 50;
 constexpr std::uint64_t kTags = 8;
@@ -103,6 +107,12 @@ void Threads::send(std::size_t from, Self& self) {
     constexpr std::array<std::uint32_t, 5> kLevels = {0, 0, 0, TW_OP_MATCH_COMPLETE,
                                                       TW_OP_DELIVERY_COMPLETE};
     op.flags |= kLevels.at(self.random.below(kLevels.size()));
+    std::vector<std::byte> injected;  // goes when this call returns
+    if (length <= kInjectMax && self.random.one_in(8)) {
+        op.flags |= TW_OP_INJECT;
+        injected = std::move(operation->buffer);
+    }
+    const std::byte* const data = injected.empty() ? operation->buffer.data() : injected.data();
     ++shared.sends;
     tw_request_h request = nullptr;
     tw_request_h* request_p = told == Told::kHandle ? &request : nullptr;
@@ -110,10 +120,39 @@ void Threads::send(std::size_t from, Self& self) {
     {
         const Lock held = lock(from);
         status = self.random.one_in(3)
-                     ? tw_msg_send(to.ep, operation->buffer.data(), length, &op, request_p)
-                     : tw_tag_send(to.ep, operation->buffer.data(), length,
-                                   self.random.below(kTags), &op, request_p);
+                     ? tw_msg_send(to.ep, data, length, &op, request_p)
+                     : tw_tag_send(to.ep, data, length, self.random.below(kTags), &op, request_p);
     }
+    begun_send(operation, self, status, {told, request, done});
+    std::ranges::fill(injected, std::byte{0xdd});
+}
+
+/// Told as a send is, and counted with them: it ends at the latest with its endpoint.
+void Threads::flush(std::size_t from, Self& self) {
+    Way& to = way(from, self.random.below(workers_.size()));
+    std::shared_lock use(to.lock, std::try_to_lock);
+    if (!use || to.ep == nullptr || workers_[from]->sends > kSendsMax)
+        return;
+    Operation* operation = begun(from, true, false, 0);
+    tw_completion_t done = {};
+    tw_op_t op = {};
+    op.context = operation;
+    op.done = &done;
+    const Told told = choose(self, &op);
+    ++workers_[from]->sends;
+    tw_request_h request = nullptr;
+    tw_status_t status = TW_OK;
+    {
+        const Lock held = lock(from);
+        status = tw_ep_flush(to.ep, &op, told == Told::kHandle ? &request : nullptr);
+    }
+    begun_send(operation, self, status, {told, request, done});
+}
+
+/// Takes the status of a call that sends or flushes.
+void Threads::begun_send(Operation* operation, Self& self, tw_status_t status,
+                         const Answer& answer) {
+    const auto& [told, request, done] = answer;
     if (status == TW_INPROGRESS) {
         if (told == Told::kHandle)
             self.held.push_back({operation, request});
@@ -121,7 +160,7 @@ void Threads::send(std::size_t from, Self& self) {
         ended(operation, done);
     } else {
         if (status == TW_OK)
-            trial_.lose("a send with TW_OP_COMPLETION answers TW_OK");
+            trial_.lose("a send or flush with TW_OP_COMPLETION answers TW_OK");
         dropped(operation);
     }
 }
@@ -210,9 +249,12 @@ void Threads::look(std::size_t worker, Self& self) {
                 tw_mem_unmap(context, mem);
             break;
         }
-        case 4:
+        case 4: {
+            int fd = -1;
+            tw_worker_fd(handle(worker), &fd);
             tw_worker_signal(handle(worker));
             break;
+        }
         case 5: {
             tw_completion_t done = {};
             tw_op_t op = {};
@@ -228,8 +270,10 @@ void Threads::look(std::size_t worker, Self& self) {
 }
 
 void Threads::call(std::size_t worker, Self& self) {
-    const std::uint64_t kind = self.random.below(20);
-    if (kind < 6)
+    const std::uint64_t kind = self.random.below(21);
+    if (kind == 20)
+        flush(worker, self);
+    else if (kind < 6)
         send(worker, self);
     else if (kind < 12)
         receive(worker, self);

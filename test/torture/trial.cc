@@ -121,6 +121,8 @@ std::string Trial::replay() const {
     std::string text = "torture " + name_ + " --seed " + std::to_string(settings_.seed);
     if (settings_.rounds != 0)
         text += " --rounds " + std::to_string(settings_.rounds);
+    if (settings_.seconds != 0)
+        text += " --seconds " + std::to_string(settings_.seconds);
     if (name_ == "threads") {
         text += " --mode " + settings_.mode + " --threads " + std::to_string(settings_.threads) +
                 " --workers " + std::to_string(settings_.workers);

@@ -22,7 +22,8 @@ namespace tagwire::torture {
 
 struct Settings {
     std::uint64_t seed = 0;
-    unsigned rounds = 0;  ///< 0: the torture's own default
+    unsigned rounds = 0;   ///< 0: the torture's own default
+    unsigned seconds = 0;  ///< instead of rounds, unless 0
     unsigned patience_s = 120;
     std::string mode = "multi";
     unsigned threads = 4;
