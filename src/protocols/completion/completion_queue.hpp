@@ -44,6 +44,7 @@ struct CompletionEnv {
     // SYNC cq_sleep: as queue_protocol.hpp says.
     static constexpr std::memory_order kPublish = std::memory_order_seq_cst;
     static constexpr bool kPassesOn = true;
+    static constexpr bool kIsBehind = true;
 };
 
 /// A completion that found the queue full: part of its request, which stays with it.

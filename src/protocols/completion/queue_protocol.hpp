@@ -7,6 +7,7 @@
 //   Lock      a short lock
 //   Word      a word that threads sleep on (ucs/sys/futex.hpp)
 //   kPassesOn true; false shows what rule 3 is for
+//   kIsBehind true; false shows what rule 1 is for
 //
 // 1. While any completion is kept, later ones are kept behind it. So the order of each producer
 //    stays: what lies in the ring is older than what is kept.
@@ -67,8 +68,9 @@ class QueueProtocol {
     /// queue until give_back().
     bool push(const Item& item, Kept& kept) {
         // SYNC cq_kept: pairs with the release in take_kept(): what was kept before is in the ring.
-        const bool is_copied = kept_count_.load(std::memory_order_acquire) == 0 &&
-                               ring_.try_push([&](typename Env::Slot& slot) { slot.put(item); });
+        const bool may_copy = !Env::kIsBehind || kept_count_.load(std::memory_order_acquire) == 0;
+        const bool is_copied =
+            may_copy && ring_.try_push([&](typename Env::Slot& slot) { slot.put(item); });
         if (!is_copied)
             keep(kept);
         announce();

@@ -84,7 +84,7 @@ class ModelWord {
     unsigned woken_ = 0;
 };
 
-template <std::memory_order kOrder, bool kPasses>
+template <std::memory_order kOrder, bool kPasses, bool kKeepsBehind = true>
 struct ModelEnv {
     template <class T>
     using Atom = DetAtomic<T>;
@@ -106,6 +106,7 @@ struct ModelEnv {
     using Word = ModelWord;
     static constexpr std::memory_order kPublish = kOrder;
     static constexpr bool kPassesOn = kPasses;
+    static constexpr bool kIsBehind = kKeepsBehind;
 };
 
 /// Calls of threads on a queue, with its answers and times. Values differ.
