@@ -13,6 +13,11 @@ constexpr int kSendsMax = 200;
 constexpr int kReceivesMax = 50;
 constexpr std::uint64_t kTags = 8;
 
+/// The memory of its buffer; the rest stays, so that a second end is seen.
+void give_back(Operation& operation) {
+    std::vector<std::byte>().swap(operation.buffer);
+}
+
 }  // namespace
 
 thread_local Threads::Self* Threads::t_self = nullptr;
@@ -42,7 +47,7 @@ void Threads::ended(Operation* operation, const tw_completion_t& done) {
     ++operations_;
     if (operation->is_send) {
         --shared.sends;
-        operation->buffer = {};  // the rest stays, so that a second end is seen
+        give_back(*operation);
         return;
     }
     --shared.receives.at(operation->is_untagged ? 1 : 0);
@@ -52,7 +57,7 @@ void Threads::ended(Operation* operation, const tw_completion_t& done) {
         trial_.lose("a message of " + std::to_string(done.message_length) +
                     " bytes has other bytes than were sent");
     }
-    operation->buffer = {};
+    give_back(*operation);
 }
 
 /// The call refused: it never began.
