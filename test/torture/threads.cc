@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "threads.hpp"
 
+#include <algorithm>
+#include <array>
 #include <thread>
 #include <utility>
 
@@ -104,6 +106,12 @@ void Threads::lose_held(const Self& self) {
         for (std::size_t i = 0; i < workers_.size(); ++i) {
             const Lock lock_held = lock(i);
             tw_worker_describe(handle(i), add, &text);
+            std::array<tw_counter_t, 256> counters;
+            unsigned count = counters.size();
+            tw_worker_counters(handle(i), counters.data(), &count);
+            for (std::size_t k = 0; k < std::min<std::size_t>(count, counters.size()); ++k)
+                if (counters.at(k).value != 0)
+                    add(&text, counters.at(k).name, std::to_string(counters.at(k).value).c_str());
         }
         trial_.lose(text);
     }
