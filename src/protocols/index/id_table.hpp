@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Numbers by which a peer names objects of ours: an index and how often its place was used, so that
-// a late message about an object that is gone finds none. 0 names nothing.
+// a late message about an object that is gone finds none. 0 names nothing. A number comes round
+// when its place was used 255 times; places rest for a while, so that it is not soon.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +21,14 @@ class IdTable {
     /// 0: the table is full.
     std::uint32_t add(T& object) {
         std::uint32_t index;
-        if (!free_.empty()) {
-            index = free_.back();
-            free_.pop_back();
-        } else if (places_.size() <= kIndexMask) {
+        if (free_.size() > kResting || places_.size() > kIndexMask) {
+            if (free_.empty())
+                return 0;
+            index = free_.front();
+            free_.pop_front();
+        } else {
             index = count_++;
             places_.push_back({});
-        } else {
-            return 0;
         }
         Place& place = places_[index];
         // Index 0 with generation 0 would be the number of nothing.
@@ -80,6 +81,7 @@ class IdTable {
 
   private:
     static constexpr unsigned kPastMax = 32;  // of 255: what was made up is seldom one of them
+    static constexpr std::size_t kResting = 64;
 
     struct Place {
         T* object = nullptr;
@@ -89,7 +91,7 @@ class IdTable {
 
     std::uint32_t count_ = 0;  // of places_
     ucs::ReserveVector<Place> places_;
-    ucs::ReserveVector<std::uint32_t> free_;
+    ucs::ReserveDeque<std::uint32_t> free_;  // places; the first rests longest
     std::size_t size_ = 0;
 };
 

@@ -30,7 +30,7 @@ PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
         source = free_sources_.back();
         free_sources_.pop_back();
     }
-    return peers_.try_emplace(worker_id, Peer{source, 0, 0, false}).first->second;
+    return peers_.try_emplace(worker_id, Peer{source, 0, 0, 0, false}).first->second;
 }
 
 /// Peers that have gone are remembered for a while, because something of theirs may come late: they
@@ -131,8 +131,11 @@ void PeerTable::release_id(Endpoint& ep) {
 /// Messages of this connection may arrive after those of the next one, and must not be taken for
 /// those.
 void PeerTable::retire_id(const Endpoint& ep) {
-    if (ep.peer_names != 0)
-        peer_of(ep.worker_id).retired_id = ep.peer_names;
+    if (ep.peer_names == 0)
+        return;
+    Peer& peer = peer_of(ep.worker_id);
+    peer.retired_id = ep.peer_names;
+    peer.retired_at = peer.connection;
 }
 
 /// The endpoint is the program's, and its connection has gone: it makes a new one. Messages that it
@@ -165,7 +168,9 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
                                               (ep->peer_names == 0 && hello.known == ep->id));
     // The peer hears from our own hello that this id is retired.
-    if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.retired_id)
+    const bool is_retired = hello.id == peer.retired_id &&
+                            static_cast<std::int32_t>(hello.number - peer.retired_at) <= 0;
+    if (newer < 0 || (newer == 0 && !is_current) || is_retired)
         return true;
     peer.connection = hello.number;
     if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.retired_id) {

@@ -94,6 +94,7 @@ class PeerTable {
         std::uint32_t source;      // in matching
         std::uint32_t connection;  // the latest that it has made
         std::uint32_t retired_id;  // how the latest of ours that is over named it; 0: not at all
+        std::uint32_t retired_at;  // `connection` then: a later one may have that id again
         bool is_idle;              // nothing was left of it at the last look
     };
 

@@ -85,6 +85,7 @@ void Impostor::greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& mo
     const auto at = proto::parse(victim.address(), &reason);
     ASSERT_TRUE(at.has_value()) << reason;
     victim_id_ = at->id;
+    hello_ = {};
     to_victim_ = connect_to_address(self_, at->device, at->iface);
     say_hello(more);
     ASSERT_TRUE(run_until(victim, [&] { return look_for_hello(); }));

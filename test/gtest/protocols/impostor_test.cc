@@ -104,6 +104,17 @@ class MsgImpostor : public MsgTest {
     std::deque<Bytes> controls_;
 };
 
+// Names come round: one of a connection that is over is that of a later one.
+TEST_F(MsgImpostor, a_connection_may_have_the_name_of_one_that_is_over) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    impostor_.control(victim(), proto::Reset{0, 0, 1});
+    ASSERT_TRUE(impostor_.run_until(victim(), [&] { return !victim().failures.empty(); }));
+    ASSERT_EQ(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    impostor_.run(victim());
+    ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
+    EXPECT_NE(impostor_.name(), 0U);
+}
+
 /// Its victim has the lower id, and so is the one that asks whether the connection can go.
 class MsgImpostorAbove : public MsgImpostor {
   protected:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "protocols/index/id_table.hpp"
@@ -250,8 +251,22 @@ TEST(MsgIdTable, a_number_that_was_in_use_is_past_and_one_that_is_or_will_be_is_
     EXPECT_FALSE(table.is_past(second));
     constexpr std::uint32_t kStep = 1U << IdTable<int>::kIndexBits;
     EXPECT_FALSE(table.is_past(second + kStep)) << "its generation is still to come";
-    EXPECT_FALSE(table.is_past(first + 1)) << "nobody had that place";
+    EXPECT_FALSE(table.is_past(first + 2)) << "nobody had that place";
     EXPECT_FALSE(table.is_past(0));
+}
+
+TEST(MsgIdTable, a_number_does_not_come_round_soon) {
+    constexpr std::size_t kNumbers = 10'000;
+    int object = 0;
+    IdTable<int> table;
+    std::set<std::uint32_t> seen;
+    for (std::size_t i = 0; i < kNumbers; ++i) {
+        const std::uint32_t id = table.add(object);
+        EXPECT_TRUE(seen.insert(id).second) << i;
+        EXPECT_EQ(table.find(id), &object);
+        table.remove(id);
+    }
+    EXPECT_EQ(table.size(), 0U);
 }
 
 }  // namespace
