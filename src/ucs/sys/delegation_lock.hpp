@@ -13,7 +13,7 @@
 //   kRoom            how many jobs one owner takes, a power of two
 //   kLeave           the order in which an owner leaves: release
 //   kPatience        pauses of a thread that waits, before others let it in
-//   pause(spins)     a while, longer when it is called again; at last it yields the processor
+//   pause(spins)     a while; after some calls it also yields the processor
 //   yield()
 //
 // 1. The lock is free only when each job that was delegated is done. So whoever takes it, or has a
@@ -122,7 +122,8 @@ class DelegationLock {
     // The word: the state, and how many jobs were ever delegated.
     static constexpr std::uint64_t kBrief = 1, kLong = 2, kOpen = 3, kState = 3, kOne = 4;
     static constexpr unsigned kCountShift = 2;
-    static constexpr unsigned kSpinsBehind = 20, kSpinsAlone = 200;
+    // Pauses: a thread that waits looks once in each.
+    static constexpr unsigned kSpinsBehind = 2, kSpinsAlone = 4;
     static constexpr unsigned kRounds = 1000;  // owners that open it after a thread had to wait
 
     Cell& cell_at(std::uint64_t position) const { return cells_[position & (kRoom - 1)]; }
