@@ -404,7 +404,8 @@ enum tw_ep_close_flag {
     /// progress, when the device is done.
     ///
     /// The peer's endpoint fails: at once if the transport has room for a message to the peer, else
-    /// when one side next sends to the other.
+    /// when one side next sends to the other. Messages that the peer sends before it knows may end
+    /// with TW_OK there, and are not received.
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 
