@@ -21,7 +21,7 @@ std::size_t Reference::add(const RefReceive& receive) {
 
 std::string Reference::check() {
     wrong_.clear();
-    arrivals_.assign(messages_.size(), {});
+    arrivals_.begin(messages_.size());
     for (std::size_t i = 0; i < messages_.size(); ++i) {
         arrivals_[i].after = messages_[i].sent;
         arrivals_[i].before = std::min(messages_[i].taken, messages_[i].matched);
@@ -44,7 +44,8 @@ std::string Reference::check() {
     order_senders();
     order_receives();
     if (wrong_.empty())
-        order_arrivals();
+        arrivals_.order(
+            [this](std::size_t i, const std::string& what) { wrong(name(i) + " " + what); });
     return wrong_;
 }
 
@@ -76,6 +77,7 @@ void Reference::pair() {
             if (arrival.receive != kNone)
                 wrong(name(match.message) + " was received twice");
             arrival.receive = i;
+            arrival.is_known = true;
             arrival.before = std::min(arrival.before, match.told);
         }
     }
@@ -108,6 +110,7 @@ void Reference::pair_unknown() {
             match.message = candidates.back();
             candidates.pop_back();
             arrivals_[match.message].receive = i;
+            arrivals_[match.message].is_known = true;
             arrivals_[match.message].before = std::min(arrivals_[match.message].before, match.told);
         }
     }
@@ -150,13 +153,6 @@ Tick Reference::posted_of(std::size_t message) const {
 
 // ---- Which arrived before which
 
-void Reference::precede(std::size_t first, std::size_t second) {
-    if (first == second || first == kNone || second == kNone)
-        return;
-    arrivals_[first].earlier_than.push_back(second);
-    ++arrivals_[second].predecessors;
-}
-
 void Reference::order_senders() {
     std::map<unsigned, std::size_t> last;
     std::map<unsigned, Tick> matched;  // of those that tell their match
@@ -169,7 +165,7 @@ void Reference::order_senders() {
         if (messages_[i].tells_match && !messages_[i].is_excused)
             matched[sender] = std::max(matched[sender], posted_of(i));
         if (const auto found = last.find(sender); found != last.end())
-            precede(found->second, i);
+            arrivals_.precede(found->second, i);
         last[sender] = i;
     }
 }
@@ -177,7 +173,7 @@ void Reference::order_senders() {
 void Reference::order_receives() {
     for (const RefReceive& receive : receives_) {
         for (std::size_t k = 1; receive.kind == RefKind::kMany && k < receive.matches.size(); ++k)
-            precede(receive.matches[k - 1].message, receive.matches[k].message);
+            arrivals_.precede(receive.matches[k - 1].message, receive.matches[k].message);
         order_against(receive);
     }
 }
@@ -200,35 +196,8 @@ void Reference::order_against(const RefReceive& earlier) {
         if (is_until_withdrawn)
             arrivals_[i].after = std::max(arrivals_[i].after, earlier.withdrawn);
         else
-            precede(earlier.matches.back().message, i);
+            arrivals_.precede(earlier.matches.back().message, i);
     }
-}
-
-void Reference::order_arrivals() {
-    std::vector<std::size_t> ready;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i)
-        if (arrivals_[i].predecessors == 0)
-            ready.push_back(i);
-    std::size_t ordered = 0;
-    for (; !ready.empty(); ++ordered) {
-        const std::size_t first = ready.back();
-        ready.pop_back();
-        const Arrival& arrival = arrivals_[first];
-        if (arrival.receive != kNone && arrival.after >= arrival.before)
-            wrong(name(first) + " came after tick " + std::to_string(arrival.after) +
-                  " and before tick " + std::to_string(arrival.before));
-        for (const std::size_t second : arrival.earlier_than) {
-            arrivals_[second].after = std::max(arrivals_[second].after, arrival.after);
-            if (--arrivals_[second].predecessors == 0)
-                ready.push_back(second);
-        }
-    }
-    if (ordered == arrivals_.size())
-        return;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i)
-        if (arrivals_[i].predecessors > 0)
-            wrong(name(i) + " is in or behind a cycle: it went to receive " +
-                  std::to_string(arrivals_[i].receive));
 }
 
 std::string Reference::text(const RefEnvelope& envelope) {

@@ -30,11 +30,10 @@
 #include <string>
 #include <vector>
 
+#include "protocols/arrivals.hpp"
+
 namespace tagwire::test {
 
-using Tick = std::uint64_t;
-inline constexpr Tick kNever = UINT64_MAX;
-inline constexpr std::size_t kNone = SIZE_MAX;
 inline constexpr unsigned kAnybody = ~0U;
 
 /// The envelope of a message, as reported to its receiver.
@@ -99,14 +98,6 @@ class Reference {
     std::string check();
 
   private:
-    struct Arrival {
-        Tick after = 0;
-        Tick before = kNever;
-        std::size_t receive = kNone;
-        std::vector<std::size_t> earlier_than;
-        std::size_t predecessors = 0;
-    };
-
     void sort_matches();
     void pair();
     void pair_unknown();
@@ -115,8 +106,6 @@ class Reference {
     void order_senders();
     void order_receives();
     void order_against(const RefReceive& earlier);
-    void order_arrivals();
-    void precede(std::size_t first, std::size_t second);
     Tick posted_of(std::size_t message) const;
     static std::string text(const RefEnvelope& envelope);
     std::string name(std::size_t message) const;
@@ -124,7 +113,7 @@ class Reference {
 
     std::vector<RefMessage> messages_;  // in the order of their sending
     std::vector<RefReceive> receives_;  // in the order of their posting
-    std::vector<Arrival> arrivals_;     // of messages_
+    Arrivals arrivals_;                 // of messages_
     std::string wrong_;
 };
 

@@ -27,14 +27,15 @@ std::size_t SpanReference::add(const SpanReceive& receive) {
 }
 
 std::string SpanReference::check() {
-    arrivals_.assign(messages_.size(), {});
+    arrivals_.begin(messages_.size());
     unknown_.clear();
     wrong_.clear();
     pair();
     count_unknown();
     order_connections();
     order_receives();
-    order_arrivals();
+    arrivals_.order(
+        [this](std::size_t i, const std::string& what) { wrong(name(i) + " " + what); });
     return wrong_;
 }
 
@@ -106,13 +107,6 @@ void SpanReference::count_unknown() {
 
 // ---- Which arrived before which
 
-void SpanReference::precede(std::size_t first, std::size_t second) {
-    if (first == second || first == kNone || second == kNone)
-        return;
-    arrivals_[first].earlier_than.push_back(second);
-    ++arrivals_[second].predecessors;
-}
-
 void SpanReference::order_connections() {
     for (std::size_t first = 0; first < messages_.size(); ++first) {
         const SpanMessage& one = messages_[first];
@@ -126,7 +120,7 @@ void SpanReference::order_connections() {
                 continue;
             const bool is_whole = !one.is_excused && !other.is_excused;
             if (one.connection == other.connection || is_whole)
-                precede(first, second);
+                arrivals_.precede(first, second);
             if (is_whole && other.is_fenced && one.tells_match && receive != kNone)
                 arrivals_[second].after =
                     std::max(arrivals_[second].after, receives_[receive].call.begin);
@@ -139,7 +133,7 @@ void SpanReference::order_receives() {
         const std::vector<RefMatch>& matches = receives_[i].matches;
         for (std::size_t k = 1; receives_[i].kind == RefKind::kMany && k < matches.size(); ++k)
             if (place_of(matches[k - 1]) != place_of(matches[k]))
-                precede(matches[k - 1].message, matches[k].message);
+                arrivals_.precede(matches[k - 1].message, matches[k].message);
         order_against(i);
     }
 }
@@ -161,35 +155,8 @@ void SpanReference::order_against(std::size_t earlier) {
         if (is_until_withdrawn)
             arrivals_[i].after = std::max(arrivals_[i].after, by.withdrawn);
         else
-            precede(by.matches.back().message, i);
+            arrivals_.precede(by.matches.back().message, i);
     }
-}
-
-void SpanReference::order_arrivals() {
-    std::vector<std::size_t> ready;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i)
-        if (arrivals_[i].predecessors == 0)
-            ready.push_back(i);
-    std::size_t ordered = 0;
-    for (; !ready.empty(); ++ordered) {
-        const std::size_t first = ready.back();
-        ready.pop_back();
-        const Arrival& arrival = arrivals_[first];
-        if (arrival.is_known && arrival.after >= arrival.before)
-            wrong(name(first) + " came after tick " + std::to_string(arrival.after) +
-                  " and before tick " + std::to_string(arrival.before));
-        for (const std::size_t second : arrival.earlier_than) {
-            arrivals_[second].after = std::max(arrivals_[second].after, arrival.after);
-            if (--arrivals_[second].predecessors == 0)
-                ready.push_back(second);
-        }
-    }
-    if (ordered == arrivals_.size())
-        return;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i)
-        if (arrivals_[i].predecessors > 0)
-            wrong(name(i) + " is in or behind a cycle: it went to receive " +
-                  std::to_string(arrivals_[i].receive));
 }
 
 std::string SpanReference::name(std::size_t message) const {

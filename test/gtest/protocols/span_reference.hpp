@@ -82,14 +82,6 @@ class SpanReference {
     std::string check();
 
   private:
-    struct Arrival {
-        Tick after = 0;
-        Tick before = kNever;
-        std::size_t receive = kNone;
-        bool is_known = false;  // somebody saw it
-        std::vector<std::size_t> earlier_than;
-        std::size_t predecessors = 0;
-    };
     /// Messages that only their envelope tells.
     using Class = std::tuple<unsigned, std::uint64_t, std::uint64_t>;
 
@@ -102,14 +94,12 @@ class SpanReference {
     void order_connections();
     void order_receives();
     void order_against(std::size_t earlier);
-    void order_arrivals();
-    void precede(std::size_t first, std::size_t second);
     std::string name(std::size_t message) const;
     void wrong(const std::string& what);
 
     std::vector<SpanMessage> messages_;
     std::vector<SpanReceive> receives_;
-    std::vector<Arrival> arrivals_;
+    Arrivals arrivals_;
     std::map<Class, std::size_t> unknown_;
     std::string wrong_;
 };
