@@ -109,11 +109,11 @@ bool Traffic::is_everything_received() {
 }
 
 std::string Traffic::text(const TrafficOp& op) {
-    constexpr const char* kKinds[] = {"send",  "receive", "receive of many", "peek", "claim",
+    constexpr const char* kNames[] = {"send",  "receive", "receive of many", "peek", "claim",
                                       "flush", "close"};
     constexpr const char* kReports[] = {"polled", "called back", "tested", "told nobody"};
     std::ostringstream out;
-    out << kKinds[static_cast<int>(op.kind)] << " of worker " << op.node->index << ", peer "
+    out << kNames[static_cast<int>(op.kind)] << " of worker " << op.node->index << ", peer "
         << static_cast<int>(op.peer) << ", flags 0x" << std::hex << op.flags << std::dec << ", "
         << op.length << " bytes, " << kReports[static_cast<int>(op.report)]
         << (op.cancelled != kNever ? ", cancelled" : "");
