@@ -30,8 +30,6 @@ class Attention {
         // Relaxed: this thread wrote it, or it names another thread or none.
         return thread_.load(std::memory_order_relaxed) == ucs::this_thread();
     }
-    /// Some thread is, or was a moment ago. Asked without the worker's lock.
-    bool is_progressing() const { return thread_.load(std::memory_order_relaxed) != 0; }
     void begin_progress() {
         bits_ |= kInProgress;
         if (is_shared_)
