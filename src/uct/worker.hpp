@@ -10,7 +10,8 @@
 
 namespace tagwire::uct {
 
-class Worker : public uct_worker_t {
+// On lines of its own: dispatching reads the queue each time.
+class alignas(64) Worker : public uct_worker_t {
   public:
     /// UCS_OK or UCS_ERR_NO_MEMORY. `async` outlives the worker.
     static ucs_status_t create(ucs_async_context_t* async, ucs_thread_mode_t mode,

@@ -19,6 +19,7 @@ namespace {
 // Blocks of 64 bytes, 128 bytes, ... 16 MiB.
 constexpr unsigned kClassBitsMin = 6;
 constexpr unsigned kClassBitsMax = 24;
+constexpr std::size_t kAlignmentMin = std::size_t{1} << kClassBitsMin;  // a cache line
 static_assert(std::size_t{1} << (kClassBitsMax + 1) == kReserveBytes);
 
 struct FreeBlock {
@@ -125,11 +126,10 @@ std::size_t reserve_used() noexcept {
 }
 
 void* reserve_allocate(std::size_t bytes, std::size_t alignment) {
-    void* memory = alignment <= alignof(std::max_align_t)
-                       ? std::malloc(bytes)
-                       : std::aligned_alloc(alignment, (bytes + alignment - 1) & ~(alignment - 1));
+    const std::size_t at = std::max(alignment, kAlignmentMin);
+    void* memory = std::aligned_alloc(at, (bytes + at - 1) & ~(at - 1));
     if (memory == nullptr)
-        memory = reserve.take(std::max(bytes, alignment));
+        memory = reserve.take(std::max(bytes, at));
     if (memory == nullptr)
         throw std::bad_alloc();
     return memory;

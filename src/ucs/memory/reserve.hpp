@@ -8,12 +8,13 @@
 //     takes address space alone.
 //  2. A call that begins something new refuses with UCS_ERR_NO_MEMORY while the reserve is low. So
 //     the rest of it remains for what is under way.
-//  3. Data does not belong here: registered buffers, copies. Whoever needs them waits or is
+//  3. Each block has cache lines of its own: what the thread of one worker writes never lies beside
+//     what the thread of another one reads.
+//  4. Data does not belong here: registered buffers, copies. Whoever needs them waits or is
 //     refused. Only a message that has come, and that nobody could ask for again, may use the
 //     reserve while it is not low.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -39,7 +40,8 @@ constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
 /// In use, rounded as they were taken.
 [[nodiscard]] std::size_t reserve_used() noexcept;
 
-/// Throws std::bad_alloc when the reserve, too, has too little. `alignment`: a power of two.
+/// Throws std::bad_alloc when the reserve, too, has too little. `alignment`: a power of two; a
+/// cache line at least is given.
 [[nodiscard]] void* reserve_allocate(std::size_t bytes, std::size_t alignment);
 /// For data that has come and cannot be refused. Null: the heap has none, and the reserve is low.
 [[nodiscard]] void* reserve_try_allocate(std::size_t bytes) noexcept;
@@ -68,27 +70,8 @@ struct ReserveAllocator {
     }
 };
 
-/// As ReserveAllocator, on cache lines of its own: for what one thread writes, or all only read,
-/// beside whatever else the heap has there.
 template <class T>
-struct ReserveLines : ReserveAllocator<T> {
-    static constexpr std::size_t kLineBytes = 64;
-
-    ReserveLines() = default;
-    template <class U>
-    // NOLINTNEXTLINE(google-explicit-constructor): containers convert them
-    ReserveLines(const ReserveLines<U>&) noexcept {}
-
-    [[nodiscard]] T* allocate(std::size_t count) {
-        if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T))  // NOLINT
-            throw std::bad_alloc();
-        constexpr std::size_t kAlignment = std::max(kLineBytes, alignof(T));
-        return static_cast<T*>(reserve_allocate(count * sizeof(T), kAlignment));  // NOLINT
-    }
-};
-
-template <class T>
-using ReserveVector = std::vector<T, ReserveLines<T>>;
+using ReserveVector = std::vector<T, ReserveAllocator<T>>;
 using ReserveString = std::basic_string<char, std::char_traits<char>, ReserveAllocator<char>>;
 template <class T>
 using ReserveDeque = std::deque<T, ReserveAllocator<T>>;

@@ -42,7 +42,7 @@ constexpr Traffic kTraffic[] = {
     {"64 KiB, mapped", kBytesMax, false, true},
 };
 // clang-format on
-constexpr unsigned kLayouts = 5;
+constexpr unsigned kLayouts = 10;
 constexpr int kWarmup = 100;
 constexpr int kMessages = 100;
 /// Enough for each line of a pool to be used by several threads.
