@@ -46,6 +46,18 @@ std::vector<std::string> fresh_names(const std::string& directory,
     return fresh;
 }
 
+/// Of every descriptor, for a report.
+std::string open_files() {
+    std::string text;
+    for (const std::string& fd : names_in("/proc/self/fd")) {
+        std::array<char, 256> file{};
+        static_cast<void>(
+            !::readlink(("/proc/self/fd/" + fd).c_str(), file.data(), file.size() - 1));
+        text.append(" ").append(fd).append(":").append(file.data());
+    }
+    return text;
+}
+
 }  // namespace
 
 Trial::Trial(std::string name, const Settings& settings)
@@ -89,8 +101,10 @@ void Trial::compare_stock() {
     if (!has_stock_)
         return;
     const std::size_t now = descriptors_of(0);
-    if (now > descriptors_)
-        lose(std::to_string(now - descriptors_) + " descriptors were left open");
+    if (now > descriptors_) {
+        lose(std::to_string(now - descriptors_) + " descriptors were left open; there are" +
+             open_files());
+    }
     for (const std::string& name : fresh_names("/dev/shm", shared_memory_))
         lose("/dev/shm/" + name + " was left");
     for (const std::string& name : fresh_names("/tmp", temporary_))
