@@ -46,7 +46,7 @@ std::vector<std::string> fresh_names(const std::string& directory,
     return fresh;
 }
 
-/// Of every descriptor, for a report.
+/// Every descriptor with its file, for a report.
 std::string open_files() {
     std::string text;
     for (const std::string& fd : names_in("/proc/self/fd")) {

@@ -16,9 +16,13 @@ namespace msg {
 /// them.
 class Endpoint {
   public:
-    Endpoint(const Worker& worker, std::span<const std::byte> address, void* user_data = nullptr) {
-        const tw_ep_params_t params{
-            .address = address.data(), .address_length = address.size(), .user_data = user_data};
+    /// `flags`: TW_EP_ORDERED or 0.
+    Endpoint(const Worker& worker, std::span<const std::byte> address, void* user_data = nullptr,
+             std::uint32_t flags = 0) {
+        const tw_ep_params_t params{.address = address.data(),
+                                    .address_length = address.size(),
+                                    .user_data = user_data,
+                                    .flags = flags};
         tw_ep_h ep = nullptr;
         check(tw_ep_create(worker.get(), &params, &ep), "tw_ep_create");
         ep_.reset(ep);

@@ -22,6 +22,11 @@ class WorkerParams : public tw_worker_params_t {
         thread_mode = mode;
     }
 
+    /// As tw_worker_params_t::tx_contexts.
+    WorkerParams& with_tx_contexts(unsigned count) {
+        tx_contexts = count;
+        return *this;
+    }
     /// `failed(tw_ep_h, tw_status_t)` runs once for each endpoint that fails.
     template <class Failed>
     WorkerParams& on_failure(Failed& failed) {

@@ -107,6 +107,8 @@ typedef enum tw_peer_event {
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
+#define TW_TX_CONTEXTS_MAX 64
+
 /// Parameters of tw_worker_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_worker_params {
     size_t struct_bytes
@@ -116,6 +118,9 @@ typedef struct tw_worker_params {
     void* ep_failed_arg;
     tw_peer_event_cb_t peer_event;  ///< NULL: nobody is told.
     void* peer_event_arg;
+    /// Transmit contexts, with TW_THREAD_MULTI: how many connections to each peer carry messages
+    /// of its threads, each with a lock of its own. 0: as TAGWIRE_TX_CONTEXTS says, 1 by default.
+    unsigned tx_contexts TW_CXX_DEFAULT(0);
 } tw_worker_params_t;
 
 /// Opens a worker: an interface of every transport.
@@ -125,7 +130,9 @@ typedef struct tw_worker_params {
 /// \retval TW_OK  *worker_p is the worker; tw_worker_destroy() closes it.
 /// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
 ///     log names each with its reason.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `thread_mode` is unknown.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `thread_mode` is unknown, or `tx_contexts`
+///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI.
+/// \retval TW_ERR_UNSUPPORTED  More transmit contexts than one with TAGWIRE_TAG_OFFLOAD=y.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                                          tw_worker_h* worker_p);
@@ -150,6 +157,7 @@ typedef struct tw_worker_attr {
     size_t buffered_bytes_limit;  ///< Longest message that a buffered receive delivers whole.
     size_t buffered_bytes_min;    ///< Least that it delivers of a longer message.
     size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
+    unsigned tx_contexts;         ///< As tw_worker_params_t or the option says.
 } tw_worker_attr_t;
 
 /// Reads the properties and limits of a worker.
@@ -335,12 +343,20 @@ TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t 
 
 // ---- Endpoints
 
+/// Flags of tw_ep_params_t.
+enum {
+    /// Messages of all threads to the peer stay in the order in which their sends were called. They
+    /// leave by the worker itself, not by its transmit contexts (tw_worker_params_t.tx_contexts).
+    TW_EP_ORDERED = 1 << 0
+};
+
 /// Parameters of tw_ep_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_ep_params {
     size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_ep_params));  ///< sizeof(tw_ep_params_t).
     const void* address;  ///< Address of the peer's worker; copied.
     size_t address_length;
-    void* user_data;  ///< tw_ep_user_data() returns it.
+    void* user_data;                   ///< tw_ep_user_data() returns it.
+    uint32_t flags TW_CXX_DEFAULT(0);  ///< TW_EP_ORDERED, or 0.
 } tw_ep_params_t;
 
 /// Makes the endpoint to a worker, which may be the same worker.
@@ -352,7 +368,7 @@ typedef struct tw_ep_params {
 /// \retval TW_ERR_UNREACHABLE  No transport leads there; the log says why.
 /// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker; tw_ep_find() returns
 ///     it.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `flags` has an unknown bit.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
                                      tw_ep_h* ep_p);

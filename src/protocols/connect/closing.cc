@@ -22,6 +22,7 @@ void Closing::open(void* user_data) {
 void Closing::closed() {
     ep_.is_open = false;
     ep_.is_closing = false;
+    release_tx(ep_);
     has_said_bye_ = true;
     ep_.control(Bye{});
     ep_.worker.peers().retire(ep_);
@@ -34,7 +35,7 @@ void Closing::begin_anew() {
 }
 
 void Closing::say_reset(bool is_gone) {
-    if (ep_.state() != EpState::kReady || ep_.worker_id == ep_.worker.id())
+    if (ep_.state() != EpState::kReady || ep_.peer_id == ep_.worker.id())
         return;
     const bool is_in_order = is_gone && ep_.is_quiet();
     ep_.queue().send_now(Control::of(Reset{0, is_in_order ? 1U : 0U, ep_.connector().number()}));
@@ -56,11 +57,11 @@ bool Closing::leave() {
     }
     if (!has_said_bye_ || !peer_is_closed_ || has_asked_ || ep_.state() != EpState::kReady)
         return false;
-    if (ep_.worker_id == ep_.worker.id())
+    if (ep_.peer_id == ep_.worker.id())
         return ep_.is_quiet();
     if (!ep_.is_quiet()) {
         ep_.worker.peers().retire(ep_);
-    } else if (ep_.worker.id() < ep_.worker_id) {
+    } else if (ep_.worker.id() < ep_.peer_id) {
         ep_.control(Leave{});
         has_asked_ = true;
         ep_.update_direct();

@@ -88,7 +88,7 @@ ucs_status_t Connector::contact(const Address& to, std::string* why) {
             }
             return status;
         }
-        address_ = {ep_.worker_id, to.transport, to.device, to.iface};
+        address_ = {ep_.peer_id, to.transport, to.device, to.iface};
         contact_rail_ = rail.get();
         number_ = worker_.peers().next_connection();
         queue(hello_bytes());
@@ -99,6 +99,11 @@ ucs_status_t Connector::contact(const Address& to, std::string* why) {
                            to.transport);
     }
     return UCS_ERR_UNREACHABLE;
+}
+
+void Connector::begin(Address to) {
+    address_ = std::move(to);
+    contact_again();
 }
 
 void Connector::begin_anew() {
@@ -137,9 +142,11 @@ void Connector::contact_again() {
 ReserveBytes Connector::hello_bytes() const {
     ReserveBytes bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker_.id(),
-                          ep_.worker_id});
-    append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
-                         number_, worker_.peers().retired_id_of(ep_.worker_id)});
+                          ep_.peer_id});
+    const TxName tx = worker_.tx_name();
+    append(&bytes,
+           Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
+                 number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker});
     for (const auto& rail : worker_.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -157,8 +164,7 @@ ReserveBytes Connector::hello_bytes() const {
 void Connector::queue(WireupOp op, Offer offer, std::span<const std::byte> address) {
     offer.id = ep_.peer_names;
     ReserveBytes bytes;
-    append(&bytes,
-           Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker_.id(), ep_.worker_id});
+    append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker_.id(), ep_.peer_id});
     append(&bytes, offer);
     append(&bytes, address);
     queue(std::move(bytes));
@@ -228,7 +234,7 @@ void Connector::answer_contact() {
             if (contact_ != nullptr || rail.transport != transport)
                 continue;
             const ucs_status_t status =
-                contact({ep_.worker_id, rail.transport, rail.device, rail.iface}, nullptr);
+                contact({ep_.peer_id, rail.transport, rail.device, rail.iface}, nullptr);
             lacks_memory |= status == UCS_ERR_NO_MEMORY;
         }
     }
@@ -247,7 +253,7 @@ void Connector::choose_lane() {
     for (std::size_t i = 0; i < worker_.rails().size(); ++i) {
         const Rail& rail = *worker_.rails()[i];
         // An endpoint of rc cannot be its own peer.
-        if (rail.is_auxiliary || (ep_.worker_id == worker_.id() && !rail.connects_to_iface()))
+        if (rail.is_auxiliary || (ep_.peer_id == worker_.id() && !rail.connects_to_iface()))
             continue;
         for (std::size_t j = 0; j < peer_rails_.size(); ++j)
             if (peer_rails_[j].transport == rail.transport() &&
@@ -331,7 +337,7 @@ void Connector::on_offer(const OfferMessage& message) {
         return is_answer ? void() : worker_.count(WorkerCounter::kGarbage);
     }
     // Offers of different rails crossed: that of the lower id counts.
-    if (!is_answer && offered_ && worker_.id() < ep_.worker_id)
+    if (!is_answer && offered_ && worker_.id() < ep_.peer_id)
         return;
     if (!is_answer) {
         if (offered_)

@@ -41,6 +41,8 @@ class Connector {
     /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
     /// may be null, gets the reason of any failure.
     ucs_status_t contact(const Address& to, std::string* why);
+    /// As contact(), at a later progress if there is no memory now; the endpoint fails if it fails.
+    void begin(Address to);
     /// First contact with a peer of these rails.
     void greet(ucs::ReserveVector<PeerRail> rails);
     /// Says hello again for a new connection. Only the address of first contact is kept.

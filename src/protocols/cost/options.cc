@@ -53,6 +53,17 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, requests_max),
      .min = 64,
      .max = std::uint64_t{1} << 24},
+    {.name = "TX_CONTEXTS",
+     .type = OptionType::kCount,
+     .unit = "contexts",
+     .default_value = "1",
+     .doc = "Transmit contexts of a worker of mode TW_THREAD_MULTI: with more than 1, as many "
+            "connections to each peer carry its messages beside the one that receives, each with "
+            "a lock, requests and queues of its own. The threads of the program take turns in "
+            "getting them; the messages of one thread stay in order.",
+     .offset = offsetof(Options, tx_contexts),
+     .min = 1,
+     .max = 64},
     {.name = "UNEXPECTED_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",

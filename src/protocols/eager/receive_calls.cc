@@ -195,8 +195,9 @@ void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
         drop_announced(ep);
     worker_.matches().drop_orphans();
     worker_.matches().resume_if_free(nullptr);
+    // The worker that a transmit context is of has a connection of its own, whose end counts.
     for (const bool is_tagged : {false, true})
-        if (is_last)
+        if (is_last && !is_to_tx_context(ep))
             end_directed(worker_.space(is_tagged), ep.source, status);
 }
 

@@ -8,13 +8,12 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 
 using namespace tagwire::proto;
 using tagwire::ucs::read_sized;
 using tagwire::ucs::write_sized;
-
-namespace {}  // namespace
 
 extern "C" {
 
@@ -95,7 +94,7 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
         TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is not a tw_thread_mode_t",
                   static_cast<int>(chosen.thread_mode));
     std::unique_ptr<Worker> worker;
-    const ucs_status_t status = Worker::create(context_of(context), chosen, &worker);
+    const ucs_status_t status = Worker::create(context_of(context), chosen, nullptr, &worker);
     if (status == UCS_OK)
         *worker_p = worker.release();
     return tw(status);
@@ -171,12 +170,20 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
 unsigned tw_worker_progress(tw_worker_h worker) {
     if (!worker_of(worker).is_multi) [[likely]]
         return worker_of(worker).progress();
-    return worker_of(worker).progress_shared();
+    if (worker_of(worker).tx_contexts() == nullptr) [[likely]]
+        return worker_of(worker).progress_shared();
+    return worker_of(worker).tx_contexts()->progress();
 }
 
 unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {
-    const Entry entry(worker_of(worker));
-    return worker_of(worker).requests().poll(completions, max);
+    unsigned count = 0;
+    {
+        const Entry entry(worker_of(worker));
+        count = worker_of(worker).requests().poll(completions, max);
+    }
+    if (const TxContexts* contexts = worker_of(worker).tx_contexts())
+        count += contexts->poll(completions + count, max - count);
+    return count;
 }
 
 tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsigned* count_p) {
@@ -189,6 +196,8 @@ tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsig
     for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
         const tagwire::ucs::CounterInfo& info = set.infos[i];
         counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
+        if (const TxContexts* contexts = worker_of(worker).tx_contexts())
+            counters[i].value += contexts->counter(i);
     }
     *count_p = static_cast<unsigned>(set.infos.size());
     return room < set.infos.size() ? TW_ERR_BUFFER_TOO_SMALL : TW_OK;
@@ -216,6 +225,8 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     const tw_ep_params_t chosen = read_sized(*params);
     TW_REFUSE_NULL(chosen.address);
     TW_REFUSE_NULL(ep_p);
+    if ((chosen.flags & ~unsigned{TW_EP_ORDERED}) != 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags is 0x%x; expected TW_EP_ORDERED or 0", chosen.flags);
     std::string reason;
     const auto parsed =
         parse({static_cast<const std::byte*>(chosen.address), chosen.address_length}, &reason);
@@ -224,7 +235,8 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
     Endpoint* ep = nullptr;
-    const ucs_status_t status = worker_of(worker).peers().connect(*parsed, chosen.user_data, &ep);
+    const ucs_status_t status =
+        worker_of(worker).peers().connect(*parsed, chosen.flags, chosen.user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;
     return tw(status);

@@ -7,6 +7,7 @@
 #include "protocols/request/memory.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/fast_path.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -109,8 +110,14 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return status;
 }
 
-[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& ep,
+/// The endpoint by which messages of the calling thread leave.
+inline Endpoint& way_of(Endpoint& ep) {
+    return ep.tx.contexts == nullptr ? ep : ep.tx.contexts->of_this_thread();
+}
+
+[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to,
                                         const Outgoing& message) try {
+    Endpoint& ep = way_of(to);
     if (message.base == nullptr && message.length > 0 && message.list == nullptr)
         return refuse_null(call, "buffer");
     if (tagwire::ucs::reserve_is_low())
@@ -192,14 +199,14 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
 [[gnu::noinline]] tw_status_t tag_send_long(tw_ep_h handle, const void* data, size_t length,
                                             uint64_t tag, const tw_op_t* op,
                                             tw_request_h* request_p) {
-    if (try_send_locked(endpoint_of(handle), data, length, tag, true))
+    if (try_send_locked(way_of(endpoint_of(handle)), data, length, tag, true))
         return TW_OK;
     return tag_send_slowly(handle, data, length, tag, op, request_p);
 }
 
 [[gnu::noinline]] tw_status_t msg_send_long(tw_ep_h handle, const void* data, size_t length,
                                             const tw_op_t* op, tw_request_h* request_p) {
-    if (try_send_locked(endpoint_of(handle), data, length, 0, false))
+    if (try_send_locked(way_of(endpoint_of(handle)), data, length, 0, false))
         return TW_OK;
     return msg_send_slowly(handle, data, length, op, request_p);
 }

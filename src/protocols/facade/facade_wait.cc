@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <span>
 
 #include "protocols/api/tw_context.h"
 #include "protocols/api/tw_data.h"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/time/clock.hpp"
 
@@ -40,6 +42,8 @@ class Wait {
             return TW_ERR_INVALID_PARAM;
         }
         for (;;) {
+            if (TxContexts* contexts = worker_.tx_contexts())
+                sent_ = contexts->progress_for_wait();
             const tw_status_t status = turn(is_over);
             if (status != TW_INPROGRESS)
                 return status;
@@ -57,7 +61,9 @@ class Wait {
     template <class IsOver>
     tw_status_t turn(const IsOver& is_over) {
         const Entry entry(worker_);
-        if (worker_.is_in_progress_here()) {
+        const TxContexts* contexts = worker_.tx_contexts();
+        if (worker_.is_in_progress_here() ||
+            (contexts != nullptr && contexts->is_in_progress_here())) {
             TW_LOG_ERROR("%s: called from a callback, where waiting is not allowed", call_);
             return TW_ERR_INVALID_PARAM;
         }
@@ -77,11 +83,12 @@ class Wait {
 
     template <class IsOver>
     tw_status_t look(Waiter& me, const IsOver& is_over) {
-        Seen seen{.was_interrupted = std::exchange(was_interrupted_, false)};
+        Seen seen{.moved = std::exchange(sent_, 0),
+                  .was_interrupted = std::exchange(was_interrupted_, false)};
         if (is_over(me, seen))
             return TW_OK;
         if (!worker_.is_in_progress()) {
-            seen.moved = worker_.waiting().progress_for(me);
+            seen.moved += worker_.waiting().progress_for(me);
             if (is_over(me, seen))
                 return TW_OK;
         }
@@ -114,18 +121,34 @@ class Wait {
     Worker& worker_;
     const tw_wait_mode_t mode_;
     std::uint64_t end_ns_;
-    int fd_ = -1;     // of the worker
-    int event_ = -1;  // of this thread, if it needs one
+    int fd_ = -1;        // of the worker
+    int event_ = -1;     // of this thread, if it needs one
+    unsigned sent_ = 0;  // moved by this turn's progress of transmit contexts
     bool falls_asleep_ = false;
     bool was_interrupted_ = false;
     std::uint64_t arming_ = 0;   // what it sleeps on
     std::uint64_t told_of_ = 0;  // ... if the descriptor has told of it
 };
 
+/// The worker of the program that a request is of.
+Worker& front_of(const Request& request) {
+    const TxContext* tx = request.worker->own_tx;
+    return worker_of(tx == nullptr ? *request.worker : tx->front);
+}
+
+/// Asked with the lock of its front's worker, which is not that of a transmit context.
+template <class Question>
+bool is_true_of(const Request& request, const Question& question) {
+    if (request.worker->own_tx == nullptr)
+        return std::invoke(question, request);
+    const BriefEntry entry(*request.worker);
+    return std::invoke(question, request);
+}
+
 Worker* worker_of_first(std::span<const tw_request_h> requests) {
     const auto found =
         std::ranges::find_if(requests, [](auto handle) { return handle != nullptr; });
-    return found == requests.end() ? nullptr : &worker_of(*request_of(*found).worker);
+    return found == requests.end() ? nullptr : &front_of(request_of(*found));
 }
 
 /// All are of `worker` and are not told elsewhere: others may be the library's again already.
@@ -136,9 +159,9 @@ tw_status_t check_requests(const char* call, Worker& worker,
         if (handle == nullptr)
             continue;
         const char* wrong = nullptr;
-        if (request_of(handle).worker != &worker)
+        if (&front_of(request_of(handle)) != &worker)
             wrong = "operations of more than one worker";
-        else if (!request_of(handle).is_for_test())
+        else if (!is_true_of(request_of(handle), &Request::is_for_test))
             wrong = "an operation that completes to a callback or the completion queue";
         if (wrong != nullptr) {
             TW_LOG_ERROR("%s: %s cannot be waited for", call, wrong);
@@ -165,7 +188,8 @@ tw_status_t wait_for(const char* call, std::span<const tw_request_h> requests, t
 }
 
 bool has_ended(tw_request_h handle) {
-    return handle != nullptr && request_of(handle).has_ended;
+    return handle != nullptr &&
+           is_true_of(request_of(handle), [](const Request& one) { return one.has_ended; });
 }
 
 }  // namespace
@@ -199,9 +223,13 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
     TW_REFUSE_NULL(handle);
     Worker& worker = worker_of(handle);
     return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
-        const std::uint64_t ends = worker.ends(), signals = worker.waiting().signals();
-        if (seen.moved == 0 && !seen.was_interrupted && !worker.requests().has_completions() &&
-            ends == me.seen_ends && signals == me.seen_signals)
+        const TxContexts* contexts = worker.tx_contexts();
+        const std::uint64_t signals = worker.waiting().signals();
+        const std::uint64_t ends = worker.ends() + (contexts == nullptr ? 0 : contexts->ends());
+        const bool has_completions = worker.requests().has_completions() ||
+                                     (contexts != nullptr && contexts->has_completions());
+        if (seen.moved == 0 && !seen.was_interrupted && !has_completions && ends == me.seen_ends &&
+            signals == me.seen_signals)
             return false;
         me.seen_ends = ends;
         me.seen_signals = signals;

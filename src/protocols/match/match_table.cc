@@ -148,6 +148,7 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     message->tag = arrival.tag;
     message->source = ep.source;
     message->ep = &ep;
+    message->sender = ep.id;
     message->worker_id = ep.worker_id;
     message->imm = arrival.imm;
     message->length = arrival.length;
@@ -246,7 +247,7 @@ void MatchTable::release(Unexpected& message) {
 // ---- Messages taken back, and ends
 
 bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
-    Unexpected* message = by_send_id_.find({send_id, ep.source});
+    Unexpected* message = by_send_id_.find({send_id, ep.id});
     if (message == nullptr)
         return false;
     space(message->is_tagged).unexpected.remove(*message);

@@ -33,6 +33,7 @@ struct Unexpected : tw_message, UnexpectedMessage {
     std::uint64_t length = 0;    // of the message
     std::uint64_t received = 0;  // eager: bytes that are here
     std::uint32_t flags = 0;     // HeaderFlag
+    std::uint32_t sender = 0;    // the id of the endpoint that it came by
     std::uint32_t send_id = 0;   // that acknowledgement and cancel name; 0: none
     std::uint64_t held = 0;      // bytes of memory, which count against the budget
     bool is_rndv = false;
@@ -57,14 +58,15 @@ struct Unexpected : tw_message, UnexpectedMessage {
 
 using UnexpectedList = ucs::List<Unexpected, &Unexpected::link>;
 
-/// By the number that the sender gave it: unique among messages of one source.
+/// By the number that the sender gave it: unique among messages of one connection. Those of one
+/// source may come by several (tx_contexts.hpp).
 struct MessageSendKeys {
     using Node = Unexpected;
     using Key = detail::SourceTag;
     static constexpr bool kHasCompanions = false;
     static Node*& next(Node& node) { return node.next_of_send; }
     static Node*& prev(Node& node) { return node.prev_of_send; }
-    static Key key(const Node& node) { return {node.send_id, node.source}; }
+    static Key key(const Node& node) { return {node.send_id, node.sender}; }
     static std::uint64_t hash(Key key) { return detail::source_tag_hash(key); }
 };
 

@@ -11,18 +11,20 @@ tw_status_t Flushes::call(RequestKind kind, const tw_op_t* op, tw_request_h* req
     WorkerCore& worker = ep_.worker;
     if (ep_.failure() != UCS_OK && kind == RequestKind::kFlush)
         return static_cast<tw_status_t>(ep_.failure());
+    if (const tw_status_t status = flush_tx(ep_, kind); status != TW_OK)
+        return status;
     Request* request = worker.requests().make(kind, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     request->ep = &ep_;
     request->order = order_;
     request->done.flags = TW_DONE_FLUSH;
-    request->done.ep = &ep_;
+    request->done.ep = sender_handle(ep_);
     request->flags &= ~std::uint32_t{TW_OP_FENCE};
     if (kind == RequestKind::kClose)
         ep_.is_closing = true;
     // Messages that left on the fast path are not numbered; there are none before it is ready.
-    if (ep_.state() != EpState::kReady && order_ == 0) {
+    if (ep_.state() != EpState::kReady && order_ == 0 && !awaits_tx(ep_)) {
         if (kind == RequestKind::kClose)
             ep_.closing().closed();
         worker.finish(*request, UCS_OK);
@@ -50,7 +52,7 @@ void Flushes::check() {
         std::uint64_t earliest = UINT64_MAX;
         if (!ep_.outstanding.empty())
             earliest = ep_.outstanding.front()->order;
-        if (!flush->is_answered || earliest < flush->order)
+        if (!flush->is_answered || earliest < flush->order || awaits_tx(ep_))
             return;
         sent_.erase(*flush);
         if (flush->kind == RequestKind::kClose)

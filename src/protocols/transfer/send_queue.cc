@@ -54,7 +54,7 @@ Request* SendQueue::begin(const Outgoing& message) {
     request->ep = &ep_;
     request->is_tagged = message.is_tagged;
     request->order = ep_.flushes().next_order();
-    request->done = end_of(message, &ep_);
+    request->done = end_of(message, sender_handle(ep_));
     request->done.request = request;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_empty() &&

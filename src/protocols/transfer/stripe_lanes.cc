@@ -61,7 +61,7 @@ ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Ra
 ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
     const auto rails = ep_.worker.rails();
     const auto peers = ep_.connector().peer_rails();
-    const bool is_self = ep_.worker_id == ep_.worker.id();
+    const bool is_self = ep_.peer_id == ep_.worker.id();
     ucs::ReserveVector<std::size_t> used{ep_.peer_rail()};
     const auto find_peer = [&](const Rail& rail) {
         std::size_t found = peers.size();

@@ -38,7 +38,7 @@ bool decode(WireBytes bytes, Wireup* message, WireBytes* behind) {
 bool decode(WireBytes bytes, HelloMessage* message) {
     const Hello& hello = message->hello;
     if (!take(&bytes, &message->hello) || hello.id == 0 || hello.rails == 0 ||
-        hello.rails > UINT8_MAX)
+        hello.rails > UINT8_MAX || (hello.tx_context == 0) != (hello.worker == 0))
         return false;
     message->rails.resize(hello.rails);
     for (PeerRail& rail : message->rails)

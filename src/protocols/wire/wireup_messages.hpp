@@ -38,7 +38,7 @@ struct Wireup {
     std::uint64_t from;  // worker ids
     std::uint64_t to;
 };
-inline constexpr std::uint32_t kWireVersion = 3;
+inline constexpr std::uint32_t kWireVersion = 4;
 /// `op` is one of WireupOp; `behind` is a hello or an offer.
 [[nodiscard]] bool decode(WireBytes bytes, Wireup* message, WireBytes* behind);
 
@@ -50,7 +50,10 @@ struct Hello {
     // An id as `known` that an earlier connection of the sender has used, or 0: messages of that
     // one may still be on their way, so the receiver must not go by it any more.
     std::uint32_t retired_id;
+    std::uint32_t tx_context = 0;  // the sender is that one of a worker's, from 1 on; 0: a worker
+    std::uint64_t worker = 0;      // ... of this one; else 0
 };
+static_assert(sizeof(Hello) == 32);
 
 /// Then, for each rail, its device address and its interface address.
 struct RailHead {

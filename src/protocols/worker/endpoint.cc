@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/endpoint.hpp"
-#include "protocols/cost/advisor.hpp"
 
 #include <algorithm>
 #include <new>
@@ -14,6 +13,7 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -43,7 +43,8 @@ void log_failure(Endpoint& ep) {
 
 }  // namespace
 
-Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
+Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
+    : worker(owner), peer_id(peer), worker_id(of_worker) {}
 
 Endpoint::~Endpoint() {
     disconnect();
@@ -144,6 +145,8 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     if (std::ranges::any_of(connector_.peer_rails(), matches))
         control(Lane{peer_rail});
     worker.peers().tell_up(*this);
+    if (tx.contexts != nullptr)
+        tx.contexts->begin();
     queue_.run();
 }
 
@@ -202,7 +205,7 @@ void Endpoint::fail(ucs_status_t status) {
     log_failure(*this);
     state_ = EpState::kFailed;
     // Another one may have taken its place when it had left; its receives go on.
-    const bool is_last = worker.peers().endpoint_to(worker_id) == this;
+    const bool is_last = worker.peers().endpoint_to(peer_id) == this;
     worker.peers().detach(*this);  // the ends below may call what makes another one
     update_direct();
     disconnect();
@@ -218,6 +221,8 @@ void Endpoint::fail(ucs_status_t status) {
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     while (Request* request = queue_.pop())
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+    if (tx.contexts != nullptr)
+        tx.contexts->fail(status);
     worker.peers().report_failure(*this, status);
 }
 

@@ -46,8 +46,10 @@ struct tw_ep {};
 namespace tagwire::proto {
 
 class Advisor;
+class EpTxContexts;
 class Rail;
 class Stripes;
+struct TxPart;
 
 /// A tagged message that is here before its place in the order.
 struct Announced {
@@ -71,11 +73,21 @@ struct Outgoing {
     tw_request_h* request_p;
 };
 
+/// Its part in transmit contexts (tx_contexts.hpp).
+struct EpTx {
+    // Endpoints by which messages of the program leave in its place; nullptr: there are none.
+    EpTxContexts* contexts = nullptr;
+    // The worker is a transmit context: the endpoint that the program has, and its place there.
+    Endpoint* front = nullptr;
+    TxPart* part = nullptr;
+};
+
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
 class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
   public:
-    Endpoint(WorkerCore& owner, std::uint64_t peer_id);
+    /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
+    Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker);
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
     ~Endpoint();
@@ -159,10 +171,11 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     /// For people.
     std::string description() const;
     /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
-    tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
+    tw_ep_h handle();
 
     WorkerCore& worker;
-    const std::uint64_t worker_id;  // of the peer
+    const std::uint64_t peer_id;
+    const std::uint64_t worker_id;  // of the peer, or of the worker that it is of
     std::uint32_t id = 0;           // by which the peer names itself, new for each connection
     std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it
     std::uint32_t peer_names = 0;   // by which we name ourselves
@@ -203,6 +216,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     RequestList outstanding;  // sends that have gone and not ended
     RequestList receiving;    // receives that matched a message that is not all here
 
+    EpTx tx;
+
   private:
     // Fields that a short message reads, first.
     // Shorter messages go at once, on the fast path. Written with the lock. Relaxed: a thread sees
@@ -226,6 +241,27 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Connector connector_{*this};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
+
+/// The peer is a transmit context of a worker.
+inline bool is_to_tx_context(const Endpoint& ep) {
+    return ep.peer_id != ep.worker_id;
+}
+/// The endpoint that the program has to the worker of a transmit context.
+tw_ep_h handle_of_worker(const Endpoint& ep);
+inline tw_ep_h Endpoint::handle() {
+    if (is_open && !is_closing) [[likely]]
+        return this;
+    return is_to_tx_context(*this) ? handle_of_worker(*this) : nullptr;
+}
+/// The program's, for what it has sent.
+inline tw_ep_h sender_handle(Endpoint& ep) {
+    return ep.tx.front == nullptr ? &ep : ep.tx.front;
+}
+// Its transmit contexts, if it has some: flushes or closes all (TW_ERR_NO_RESOURCE: to be called
+// again), asks whether that has not ended, and lets them go. (tx_contexts.cc)
+tw_status_t flush_tx(Endpoint& ep, RequestKind kind);
+bool awaits_tx(const Endpoint& ep);
+void release_tx(Endpoint& ep);
 
 /// It is kReady, over a rail whose messages are learnt from.
 inline bool is_learning(const Endpoint& ep) {

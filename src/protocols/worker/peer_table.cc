@@ -9,18 +9,19 @@
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
-Endpoint* PeerTable::endpoint_to(std::uint64_t worker_id) const {
-    const auto found = endpoints_.find(worker_id);
+Endpoint* PeerTable::endpoint_to(std::uint64_t peer_id) const {
+    const auto found = endpoints_.find(peer_id);
     return found == endpoints_.end() ? nullptr : found->second.get();
 }
 
-PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
-    const auto found = peers_.find(worker_id);
+PeerTable::Peer& PeerTable::peer_of(std::uint64_t peer_id) {
+    const auto found = peers_.find(peer_id);
     if (found != peers_.end())
         return found->second;
     if (peers_.size() >= peers_max_)
@@ -30,7 +31,7 @@ PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
         source = free_sources_.back();
         free_sources_.pop_back();
     }
-    return peers_.try_emplace(worker_id, Peer{source, 0, 0, 0, false}).first->second;
+    return peers_.try_emplace(peer_id, Peer{source, 0, 0, 0, false}).first->second;
 }
 
 /// Peers that have gone are remembered for a while, because something of theirs may come late: they
@@ -38,10 +39,15 @@ PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
 /// or that the program has an endpoint to, are in use.
 void PeerTable::forget_idle() {
     ucs::ReserveHashSet<std::uint32_t> used;
+    const auto is_used = [&](const Endpoint& ep) {
+        used.insert(ep.source);
+        if (is_to_tx_context(ep))
+            used.insert(peers_.find(ep.peer_id)->second.source);
+    };
     for (const auto& [id, ep] : endpoints_)
-        used.insert(ep->source);
+        is_used(*ep);
     for (const auto& [ep, owned] : detached_)
-        used.insert(ep->source);
+        is_used(*ep);
     std::size_t messages = 0;
     for (const bool is_tagged : {false, true}) {
         MatchSpace& in = worker_.space(is_tagged);
@@ -63,16 +69,19 @@ void PeerTable::forget_idle() {
     peers_max_ = 2 * peers_.size() + kPeersMin + messages / kMessagesPerPeer;
 }
 
-Endpoint* PeerTable::make_endpoint(std::uint64_t worker_id) {
-    auto ep = std::make_unique<Endpoint>(worker_, worker_id);
-    ep->id = worker_.endpoints().add(*ep);
-    if (ep->id == 0)
+Endpoint* PeerTable::make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id) {
+    auto owned = std::make_unique<Endpoint>(worker_, peer_id, worker_id);
+    owned->id = worker_.endpoints().add(*owned);
+    if (owned->id == 0)
         return nullptr;
+    peer_of(peer_id);
+    Endpoint* ep = (endpoints_[peer_id] = std::move(owned)).get();
     ep->source = peer_of(worker_id).source;
-    return (endpoints_[worker_id] = std::move(ep)).get();
+    return ep;
 }
 
-ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoint** ep_p) {
+ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* user_data,
+                                Endpoint** ep_p) {
     Endpoint* ep = endpoint_to(address.id);
     if (ep != nullptr && ep->is_open)
         return UCS_ERR_ALREADY_EXISTS;
@@ -82,7 +91,7 @@ ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoin
         ep = nullptr;
     }
     if (ep == nullptr) {
-        ep = make_endpoint(address.id);
+        ep = make_endpoint(address.id, address.id);
         if (ep == nullptr)
             return UCS_ERR_NO_MEMORY;
         std::string why;
@@ -99,8 +108,14 @@ ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoin
         }
     }
     ep->closing().open(user_data);
-    *ep_p = ep;
-    return UCS_OK;
+    ucs_status_t status = UCS_OK;
+    if (worker_.tx_contexts() != nullptr && (flags & TW_EP_ORDERED) == 0)
+        status = worker_.tx_contexts()->add(*ep);
+    if (status != UCS_OK)
+        close(*ep);
+    else
+        *ep_p = ep;
+    return status;
 }
 
 /// A program that tries again and again gets the status each time, the log has the reason once.
@@ -111,12 +126,30 @@ void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why)
         TW_LOG_WARN("worker %016lx cannot be reached %s", worker_id, why.c_str());
 }
 
+ucs_status_t PeerTable::open_tx(Endpoint& front, TxPart& part) {
+    Endpoint* ep = endpoint_to(front.worker_id);
+    if (ep != nullptr && ep->closing().has_left()) {
+        detach(*ep);
+        ep = nullptr;
+    }
+    if (ep == nullptr)
+        ep = make_endpoint(front.worker_id, front.worker_id);
+    if (ep == nullptr)
+        return UCS_ERR_NO_MEMORY;
+    TW_ASSERT(!ep->is_open);
+    ep->tx.front = &front;
+    ep->tx.part = &part;
+    ep->closing().open(nullptr);
+    part.ep = ep;
+    return UCS_OK;
+}
+
 ucs_status_t PeerTable::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
     Endpoint* ep = endpoint_to(worker_id);
     if (ep == nullptr)
         return UCS_ERR_NO_ELEM;
     const Address address = ep->connector().address();
-    return connect(address, user_data, ep_p);
+    return connect(address, 0, user_data, ep_p);
 }
 
 /// Messages of its peer find no endpoint from now on.
@@ -133,7 +166,7 @@ void PeerTable::release_id(Endpoint& ep) {
 void PeerTable::retire_id(const Endpoint& ep) {
     if (ep.peer_names == 0)
         return;
-    Peer& peer = peer_of(ep.worker_id);
+    Peer& peer = peer_of(ep.peer_id);
     peer.retired_id = ep.peer_names;
     peer.retired_at = peer.connection;
 }
@@ -160,6 +193,9 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     // Connections of one peer may overtake each other on their way, and a hello that was repeated
     // may come when its connection is over.
     Endpoint* ep = endpoint_to(from);
+    // It is of that worker for ever.
+    if (ep != nullptr && ep->worker_id != (hello.tx_context == 0 ? from : hello.worker))
+        return false;
     // Our own one may be of an endpoint that was closed before it came: nobody has that name.
     if (from == worker_.id() && (ep == nullptr || hello.id != ep->id))
         return true;
@@ -192,7 +228,8 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     if (is_late && ep != nullptr && ep->peer_names == 0)
         return true;  // that hello is on its way
     const bool is_made = ep == nullptr;
-    if (is_made && (ep = make_endpoint(from)) == nullptr)
+    if (is_made &&
+        (ep = make_endpoint(from, hello.tx_context == 0 ? from : hello.worker)) == nullptr)
         return false;
     if (!is_late || !is_made) {
         ep->connector().on_hello(hello, std::move(message.rails));
@@ -205,7 +242,7 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
 }
 
 void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
-    Peer& peer = peer_of(ep.worker_id);
+    Peer& peer = peer_of(ep.peer_id);
     if (static_cast<std::int32_t>(number - peer.connection) > 0)
         peer.connection = number;  // its hello is still to come
     if (ep.closing().has_asked())
@@ -219,7 +256,7 @@ void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_statu
 /// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
 /// be reported after a later message of the peer, or after the end of another transport.
 void PeerTable::end_in_progress(Endpoint& ep, ucs_status_t status) {
-    endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
+    endings_.push_back({ep.peer_id, ep.peer_names, status, kPassesToEnd});
     worker_.ask_slow_work();
 }
 
@@ -234,7 +271,7 @@ unsigned PeerTable::end_connections() {
     if (!endings_.empty())
         worker_.ask_slow_work();
     for (const Ending& ending : due) {
-        const auto found = endpoints_.find(ending.worker_id);
+        const auto found = endpoints_.find(ending.peer_id);
         if (found != endpoints_.end() && found->second->peer_names == ending.peer_names)
             found->second->fail(ending.status);
     }
@@ -244,7 +281,7 @@ unsigned PeerTable::end_connections() {
 /// Another endpoint to the same worker may be made.
 void PeerTable::detach(Endpoint& ep) {
     retire_id(ep);
-    const auto found = endpoints_.find(ep.worker_id);
+    const auto found = endpoints_.find(ep.peer_id);
     if (found != endpoints_.end() && found->second.get() == &ep) {
         detached_.emplace(&ep, std::move(found->second));
         endpoints_.erase(found);
@@ -293,7 +330,10 @@ void PeerTable::ask_wireup(Endpoint& ep) {
 void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
+        release_tx(ep);
         retire(ep);
+    } else if (ep.tx.front != nullptr) {
+        worker_.own_tx->has_failed(ep, status);
     } else if (!worker_.requests().is_silent()) {
         notices_.add_failure(ep, static_cast<tw_status_t>(status),
                              worker_.requests().told_and_deferred());
@@ -303,7 +343,9 @@ void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
 }
 
 void PeerTable::tell_up(Endpoint& ep) {
-    if (ep.worker_id == worker_.id() || std::exchange(ep.is_up, true))
+    // The program sees nothing of transmit contexts.
+    const bool is_own = is_to_tx_context(ep) || ep.worker_id == worker_.id();
+    if (is_own || std::exchange(ep.is_up, true))
         return;
     notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, worker_.requests().told_and_deferred());
     worker_.ask_slow_work();
@@ -321,6 +363,9 @@ void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
 
 void PeerTable::close(Endpoint& ep) {
     ep.is_open = false;
+    if (ep.tx.contexts != nullptr)
+        ep.tx.contexts->close_by_force();
+    release_tx(ep);
     ep.closing().say_reset(false);
     ep.fail(UCS_ERR_CANCELED);
     retire(ep);
@@ -350,7 +395,7 @@ void PeerTable::destroy(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     notices_.drop(ep);
     worker_.detach_draining(ep);
-    const bool is_last = endpoint_to(ep.worker_id) == &ep;
+    const bool is_last = endpoint_to(ep.peer_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
         worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last);
@@ -359,6 +404,8 @@ void PeerTable::destroy(Endpoint& ep) {
     if (ep.is_retired)
         std::erase(retired_, &ep);
     release_id(ep);
+    if (ep.tx.part != nullptr)
+        ep.tx.part->ep = nullptr;
     detached_.erase(&ep);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The peers of a worker, and its endpoints to them: found, made, failed, destroyed.
 //
-// 1. An endpoint is found by the worker id of its peer and by the id that the peer names itself
-//    with; the same object by both.
+// 1. An endpoint is found by the id of its peer and by the id that the peer names itself with; the
+//    same object by both. A peer is a worker, or a transmit context of one (tx_contexts.hpp).
 // 2. Ids of ended connections are retired: messages that still come by them find nothing, and are
 //    not taken for those of a later connection.
 // 3. The program hears of ends and failures in progress, behind the callbacks of the requests that
@@ -37,10 +37,14 @@ class PeerTable {
     /// Peers, also some that have no endpoint any more.
     std::size_t remembered() const { return peers_.size(); }
     /// nullptr: none.
-    Endpoint* endpoint_to(std::uint64_t worker_id) const;
-    ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
+    Endpoint* endpoint_to(std::uint64_t peer_id) const;
+    /// `flags`: TW_EP_x.
+    ucs_status_t connect(const Address& address, unsigned flags, void* user_data, Endpoint** ep_p);
     /// UCS_ERR_NO_ELEM: no worker of this id is connected.
     ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p);
+    /// Makes the endpoint of a transmit context that carries messages of `front`, the program's. It
+    /// connects when that one has. UCS_ERR_NO_MEMORY.
+    ucs_status_t open_tx(Endpoint& front, TxPart& part);
     /// By force.
     void close(Endpoint& ep);
     /// The endpoint is asked in progress whether it can be destroyed.
@@ -56,7 +60,7 @@ class PeerTable {
 
     std::uint32_t next_connection() { return ++connections_; }
     /// The id by which the latest ended connection to the worker named itself; 0: none.
-    std::uint32_t retired_id_of(std::uint64_t worker_id) { return peer_of(worker_id).retired_id; }
+    std::uint32_t retired_id_of(std::uint64_t peer_id) { return peer_of(peer_id).retired_id; }
     /// False: the hello cannot be taken.
     bool on_hello(std::uint64_t from, HelloMessage message);
     /// The connection has ended and the program wants the endpoint: it makes a new connection.
@@ -105,7 +109,7 @@ class PeerTable {
 
     /// A connection that the peer has ended; it fails after so many calls of progress.
     struct Ending {
-        std::uint64_t worker_id;
+        std::uint64_t peer_id;
         std::uint32_t peer_names;
         ucs_status_t status;
         unsigned passes;
@@ -115,9 +119,9 @@ class PeerTable {
     static constexpr std::size_t kPeersMin = 64;
     static constexpr std::size_t kMessagesPerPeer = 16;
 
-    Peer& peer_of(std::uint64_t worker_id);
+    Peer& peer_of(std::uint64_t peer_id);
     void forget_idle();
-    Endpoint* make_endpoint(std::uint64_t worker_id);
+    Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     void retire_id(const Endpoint& ep);
     void end_in_progress(Endpoint& ep, ucs_status_t status);

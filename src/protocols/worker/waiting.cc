@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/waiting.hpp"
 
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/thread_name.hpp"
@@ -8,7 +9,12 @@
 namespace tagwire::proto {
 
 ucs_status_t Waiting::event_fd(int* fd_p) {
-    const ucs_status_t status = wakeup_.open(worker_.rails());
+    std::vector<const Rail*> rails;
+    if (const TxContexts* contexts = worker_.tx_contexts())
+        rails = contexts->rails();
+    for (const auto& rail : worker_.rails())
+        rails.push_back(rail.get());
+    const ucs_status_t status = wakeup_.open(rails);
     if (status == UCS_OK)
         *fd_p = wakeup_.fd();
     return status;
@@ -38,6 +44,11 @@ Waiter& Waiting::wake_up(std::uint64_t arming) {
 }
 
 unsigned Waiting::progress() {
+    if (worker_.own_tx != nullptr) {
+        const unsigned count = progress_all();
+        settle(count > 0);
+        return count;
+    }
     protocol_.call_in(ucs::this_thread());
     const unsigned count = progress_all();
     settle(false);
@@ -70,6 +81,14 @@ void Waiting::settle_delegated() {
 void Waiting::settle_for(std::uintptr_t thread, bool leaves_work) {
     if (worker_.is_in_progress())
         return;  // a callback runs: progress settles
+    if (worker_.own_tx != nullptr) {
+        // The threads that sleep do so on the front.
+        if (leaves_work) {
+            worker_.set_watched(false);
+            worker_of(worker_.own_tx->front).waiting().ring();
+        }
+        return;
+    }
     protocol_.settle(thread, leaves_work);
     worker_.set_watched(protocol_.is_watched());
 }
@@ -81,7 +100,13 @@ bool Waiting::has_work() const {
 }
 
 ucs_status_t Waiting::take_and_arm() {
-    return wakeup_.arm(worker_.rails(), worker_.look_at_clock_next());
+    std::uint64_t deadline_ns = worker_.look_at_clock_next();
+    ucs_status_t status = wakeup_.take();
+    if (const TxContexts* contexts = worker_.tx_contexts(); contexts != nullptr && status == UCS_OK)
+        status = contexts->arm(&deadline_ns);
+    if (status == UCS_OK)
+        status = wakeup_.set_timer(deadline_ns);
+    return status == UCS_OK ? Wakeup::arm(worker_.rails()) : status;
 }
 
 std::uint64_t Waiting::ends() const {

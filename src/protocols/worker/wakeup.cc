@@ -40,11 +40,11 @@ ucs_status_t Wakeup::create() {
     return UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
+ucs_status_t Wakeup::open(std::span<const Rail* const> rails) {
     if (is_open())
         return UCS_OK;
     std::vector<int> fds;
-    for (const auto& rail : rails) {
+    for (const Rail* rail : rails) {
         int fd = -1;
         const ucs_status_t status = uct_iface_event_fd_get(rail->iface(), &fd);
         if (status != UCS_OK) {
@@ -66,15 +66,21 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
     return UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns) {
+ucs_status_t Wakeup::take() {
+    drain(event_.get());
+    return drain(timer_.get()) ? UCS_ERR_BUSY : UCS_OK;
+}
+
+ucs_status_t Wakeup::set_timer(std::uint64_t deadline_ns) {
     itimerspec time{};
     if (deadline_ns != UINT64_MAX)  // a time of 0 would stop the timer
         time.it_value = ucs::timespec_of(std::max<std::uint64_t>(deadline_ns, 1));
-    drain(event_.get());
-    if (drain(timer_.get()))
-        return UCS_ERR_BUSY;
-    if (::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr) != 0)
-        return UCS_ERR_IO_ERROR;
+    return ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr) == 0
+               ? UCS_OK
+               : UCS_ERR_IO_ERROR;
+}
+
+ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails) {
     for (const auto& rail : rails) {
         const ucs_status_t status =
             uct_iface_event_arm(rail->iface(), UCT_EVENT_SEND_COMP | UCT_EVENT_RECV);

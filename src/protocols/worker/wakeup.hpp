@@ -23,13 +23,16 @@ class Wakeup {
     /// Makes the event, with which ring() works. UCS_ERR_IO_ERROR: there are no descriptors left.
     ucs_status_t create();
     /// Makes the rest, at the first call. UCS_ERR_UNSUPPORTED: an interface has no events.
-    ucs_status_t open(std::span<const std::unique_ptr<Rail>> rails);
+    ucs_status_t open(std::span<const Rail* const> rails);
     bool is_open() const { return static_cast<bool>(epoll_); }
     int fd() const { return epoll_.get(); }
 
-    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come. An
-    /// earlier ring() no longer counts.
-    ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns);
+    /// An earlier ring() no longer counts. UCS_ERR_BUSY: the timer has ended.
+    ucs_status_t take();
+    /// Behind take(). As clock_now_ns(); UINT64_MAX: never.
+    ucs_status_t set_timer(std::uint64_t deadline_ns);
+    /// Asks these for events. UCS_ERR_BUSY: something has come.
+    static ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails);
     /// Makes the descriptor readable. Any thread, also in a signal handler.
     void ring() const;
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_messages.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -46,10 +47,12 @@ void add_interface(const Rail& rail, std::vector<Fact>& facts) {
 
 }  // namespace
 
-ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
+ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params, TxContext* own_tx,
                             std::unique_ptr<Worker>* worker_p) {
-    std::unique_ptr<Worker> worker(new Worker(context, params));
-    const ucs_status_t status = worker->open();
+    std::unique_ptr<Worker> worker(new Worker(context, params, own_tx));
+    ucs_status_t status = worker->open();
+    if (status == UCS_OK && own_tx == nullptr)
+        status = worker->open_tx_contexts();
     if (status == UCS_OK)
         *worker_p = std::move(worker);
     return status;
@@ -87,6 +90,30 @@ ucs_status_t Worker::open() {
         "worker: could not open an interface for first contact; one of these is needed: %s",
         first_contact_names().c_str());
     return UCS_ERR_NO_DEVICE;
+}
+
+ucs_status_t Worker::open_tx_contexts() {
+    const unsigned count = params_.tx_contexts != 0 ? params_.tx_contexts
+                           : is_multi               ? static_cast<unsigned>(options().tx_contexts)
+                                                    : 1;
+    if (count == 1)
+        return UCS_OK;
+    if (!is_multi || count > kTxContextsMax) {
+        TW_LOG_ERROR(
+            "worker: tx_contexts is %u; expected 1, or with TW_THREAD_MULTI at most %u, or 0 for "
+            "TAGWIRE_TX_CONTEXTS",
+            count, kTxContextsMax);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (options().tag_offload) {
+        TW_LOG_ERROR(
+            "worker: %u transmit contexts cannot be combined with TAGWIRE_TAG_OFFLOAD=y: a device "
+            "matches by senders, and each context is one",
+            count);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    tx_contexts_ = std::make_unique<TxContexts>(*this);
+    return tx_contexts_->open(context_, count);
 }
 
 // A rail that cannot be opened is left out, with the reason in the log.
@@ -157,7 +184,7 @@ ucs_status_t Worker::plan_stripes() {
 
 /// One device matches: a receive can be with one only.
 ucs_status_t Worker::open_device_tags() {
-    if (!options().tag_offload || rails_.empty())
+    if (!options().tag_offload || rails_.empty() || own_tx != nullptr)
         return UCS_OK;
     const auto found =
         std::ranges::find_if(rails_, [](const auto& rail) { return rail->matches_tags(); });
@@ -176,6 +203,11 @@ ucs_status_t Worker::open_device_tags() {
 
 Worker::~Worker() {
     requests_.silence();
+    if (tx_contexts_ != nullptr) {
+        // They go first, and their endpoints with them.
+        endpoints_.for_each([](Endpoint& ep) { ep.tx.contexts = nullptr; });
+        tx_contexts_.reset();
+    }
     if (device_tags_ != nullptr)
         device_tags_->close();
     endpoints_.for_each([](Endpoint& ep) {
@@ -218,8 +250,8 @@ unsigned Worker::progress_shared() {
         count = progress_attentively();
     else
         count = advance();
-    if (is_watched()) [[unlikely]]
-        waiting_.settle(false);  // a thread fell asleep while a callback ran
+    if (is_watched()) [[unlikely]]  // a thread fell asleep while a callback ran
+        waiting_.settle(own_tx != nullptr && count > 0);
     leave();
     lock.give_way();  // this thread comes back at once
     return count;
@@ -331,6 +363,8 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->buffered_bytes_limit = limits.buffered_bytes_limit;
     attr->buffered_bytes_min = limits.buffered_bytes_min;
     attr->endpoints = endpoints_.size();
+    attr->tx_contexts =
+        tx_contexts_ == nullptr ? 1 : static_cast<unsigned>(tx_contexts_->all().size());
 }
 
 std::vector<Fact> Worker::description() {
@@ -365,6 +399,8 @@ std::vector<Fact> Worker::description() {
     });
     for (const auto& rail : rails_)
         add_interface(*rail, facts);
+    if (tx_contexts_ != nullptr)
+        tx_contexts_->describe(facts);
     return facts;
 }
 

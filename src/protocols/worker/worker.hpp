@@ -31,8 +31,9 @@ struct Fact {
 /// On cache lines of its own: workers of several threads lie one behind the other in the heap.
 class alignas(128) Worker : public WorkerCore {
   public:
+    /// `own_tx`: as WorkerCore has it. UCS_ERR_INVALID_PARAM: `params`; the log says what.
     static ucs_status_t create(Context& context, const tw_worker_params_t& params,
-                               std::unique_ptr<Worker>* worker_p);
+                               TxContext* own_tx, std::unique_ptr<Worker>* worker_p);
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
     ~Worker();
@@ -40,6 +41,7 @@ class alignas(128) Worker : public WorkerCore {
     const std::vector<std::byte>& address() const { return address_; }
     void query(tw_worker_attr_t* attr) const;
     std::vector<Fact> description();
+    /// Its own, without those of its transmit contexts.
     ucs::CounterSet counters() const { return set_of(counters_); }
     void cancel(Request& request);
 
@@ -50,6 +52,10 @@ class alignas(128) Worker : public WorkerCore {
     }
     /// As progress(), of a worker with a lock, which the caller has not. TW_PROGRESS_BUSY.
     unsigned progress_shared();
+    /// The answer to a call of progress in a callback.
+    unsigned refuse_progress();
+    /// The calling thread is in a callback of it. Asked without the lock.
+    bool is_progressing_thread() const { return attention_.is_progressing_thread(); }
     /// Slow work, then the transports.
     unsigned progress_all();
 
@@ -66,8 +72,9 @@ class alignas(128) Worker : public WorkerCore {
     std::uint64_t look_at_clock_next();
 
   private:
-    Worker(Context& context, const tw_worker_params_t& params)
-        : WorkerCore(context, params, own_peers_, own_receiver_) {}
+    Worker(Context& context, const tw_worker_params_t& params, TxContext* tx)
+        : WorkerCore(context, params, tx, own_peers_, own_receiver_) {}
+    ucs_status_t open_tx_contexts();
     ucs_status_t open();
     ucs_status_t open_device_tags();
     void open_rails();
@@ -85,7 +92,6 @@ class alignas(128) Worker : public WorkerCore {
     unsigned progress_attentively();
     unsigned progress_behind_another();
     unsigned progress_and_unlock();
-    unsigned refuse_progress();
     unsigned run_slow_work();
     unsigned look_around();
     unsigned look_at_rails();

@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include "protocols/worker/tx_contexts.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 
@@ -19,9 +20,10 @@ std::uint64_t random_id() {
 
 }  // namespace
 
-WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
-                       Receiver& receiver)
+WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx,
+                       PeerTable& peers, Receiver& receiver)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      own_tx(tx),
       limits{.multi_recv_bytes_min = context.options().multi_recv_min,
              .buffered_bytes_limit = context.options().buffered_limit,
              .buffered_bytes_min = context.options().buffered_min},
@@ -39,6 +41,10 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, PeerT
 
 WorkerCore::~WorkerCore() {
     --context_.users;
+}
+
+TxName WorkerCore::tx_name() const {
+    return own_tx == nullptr ? TxName{} : TxName{own_tx->number, own_tx->front.id()};
 }
 
 Rail* WorkerCore::rail_of(std::string_view transport) const {

@@ -38,9 +38,17 @@ class DeviceTags;
 class Endpoint;
 class PeerTable;
 class Receiver;
+class TxContext;
+class TxContexts;
 
 /// The way of a plain receive: at once, with the lock, or, as a device matches, the slow one.
 enum class ReceivePath : std::uint8_t { kFast, kLocked, kSlow };
+
+/// The name of a transmit context: its number, from 1 on, and the id of the worker that has it.
+struct TxName {
+    std::uint32_t number = 0;
+    std::uint64_t worker = 0;
+};
 
 class WorkerCore : public tw_worker {
   public:
@@ -65,6 +73,10 @@ class WorkerCore : public tw_worker {
     Receiver& receiver() { return receiver_; }
     /// Where a device matches tags; else nullptr.
     DeviceTags* device_tags() const { return device_tags_; }
+    /// As peers learn it; zeroes: it is a worker of a program.
+    TxName tx_name() const;
+    /// Its threads send by these; nullptr: by itself.
+    TxContexts* tx_contexts() const { return tx_contexts_.get(); }
 
     // ---- Events
 
@@ -124,12 +136,14 @@ class WorkerCore : public tw_worker {
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
 
     const bool is_multi;
+    /// It is that transmit context of another worker; nullptr: it is a worker of a program.
+    TxContext* const own_tx;
     tw_worker_limits_t limits;
     ReceivePath receive_path;
     WorkerLock lock;
 
   protected:
-    WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
+    WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx, PeerTable& peers,
                Receiver& receiver);
     ~WorkerCore();
 
@@ -152,6 +166,7 @@ class WorkerCore : public tw_worker {
     PeerTable& peers_;
     Receiver& receiver_;
     DeviceTags* device_tags_ = nullptr;
+    std::unique_ptr<TxContexts> tx_contexts_;
 };
 
 /// A callback of the program runs: other threads may enter meanwhile, as the callback itself may.

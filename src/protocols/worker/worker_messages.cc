@@ -90,6 +90,11 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
     return on_eager_among_others(worker, *ep, header, came);
 }
 
+/// A transmit context receives nothing.
+ucs_status_t on_message_to_sender(WorkerCore& worker, const Came& came) {
+    return worker.garbage("message to a transmit context", came.length);
+}
+
 ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
     Header header;
     if (!decode(came.bytes(), &header))
@@ -226,9 +231,14 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
         uct_iface_set_am_handler(rail.iface(), number, handler, &worker, 0);
         tagwire_uct_iface_set_am_head_handler(rail.iface(), number, head_handler, &worker);
     };
-    set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
-    set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
-    set(AmId::kRts, handle<on_rts>);
+    if (worker.own_tx == nullptr) {
+        set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
+        set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
+        set(AmId::kRts, handle<on_rts>);
+    } else {
+        for (const AmId id : {AmId::kEager, AmId::kPart, AmId::kRts})
+            set(id, handle<on_message_to_sender>);
+    }
     set(AmId::kRtr, handle<on_rtr>);
     set(AmId::kData, handle<on_data>);
     set(AmId::kControl, handle<on_control>);

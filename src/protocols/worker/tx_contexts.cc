@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/tx_contexts.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// The contexts that the calling thread progresses.
+[[gnu::tls_model("initial-exec")]] thread_local constinit const TxContexts* progressing = nullptr;
+
+class Progressing {
+  public:
+    explicit Progressing(const TxContexts& contexts)
+        : before_(std::exchange(progressing, &contexts)) {}
+    Progressing(const Progressing&) = delete;
+    Progressing& operator=(const Progressing&) = delete;
+    ~Progressing() { progressing = before_; }
+
+  private:
+    const TxContexts* const before_;
+};
+
+/// A call on the worker of a context.
+class InContext {
+  public:
+    explicit InContext(const TxContext& context)
+        : entry_(*context.worker), work_(*context.worker) {}
+
+  private:
+    const Entry entry_;
+    const LeavesWork work_;
+};
+
+}  // namespace
+
+unsigned new_number_of_thread() {
+    // Relaxed: the numbers differ, and no more is needed.
+    static std::atomic<unsigned> next{0};
+    return next.fetch_add(1, std::memory_order_relaxed) % (UINT32_MAX / 2);
+}
+
+// ---- One context
+
+TxContext::TxContext(WorkerCore& of, unsigned its_number) : front(of), number(its_number) {}
+
+// The end of its endpoints is told to it.
+TxContext::~TxContext() {
+    worker.reset();
+}
+
+void TxContext::has_failed(const Endpoint& ep, ucs_status_t status) {
+    failures_.push_back({ep.tx.front, status});
+    has_news_.store(true, std::memory_order_relaxed);
+}
+
+void TxContext::tells_before(Endpoint& failed) {
+    const RequestTable& requests = worker->requests();
+    if (requests.told() == requests.told_and_deferred())
+        return;
+    tellings_.push_back({&failed, requests.told_and_deferred()});
+    ++failed.draining;
+    has_news_.store(true, std::memory_order_relaxed);
+}
+
+void TxContext::forget(const Endpoint& gone) {
+    std::erase_if(failures_, [&](const Failure& one) { return one.front == &gone; });
+    std::erase_if(tellings_, [&](const Telling& one) { return one.front == &gone; });
+}
+
+// ---- The endpoints beside one
+
+EpTxContexts::EpTxContexts(TxContexts& owner, Endpoint& front) : owner_(owner), front_(&front) {
+    for (const auto& context : owner.all())
+        parts_.push_back({this, context.get(), nullptr});
+}
+
+ucs_status_t EpTxContexts::open() {
+    for (TxPart& part : parts_) {
+        const InContext inside(*part.context);
+        const ucs_status_t status = part.context->worker->peers().open_tx(*front_, part);
+        if (status != UCS_OK)
+            return status;
+    }
+    return UCS_OK;
+}
+
+void EpTxContexts::begin() {
+    if (std::exchange(has_begun_, true))
+        return;
+    for (const TxPart& part : parts_) {
+        const InContext inside(*part.context);
+        if (part.ep != nullptr && part.ep->state() == EpState::kConnecting &&
+            part.ep->connector().contact_ep() == nullptr)
+            part.ep->connector().begin(front_->connector().address());
+    }
+}
+
+void EpTxContexts::fail(ucs_status_t status) {
+    for (const TxPart& part : parts_) {
+        const InContext inside(*part.context);
+        if (part.ep == nullptr)
+            continue;
+        part.ep->fail(status);
+        part.context->tells_before(*front_);
+    }
+}
+
+tw_status_t EpTxContexts::flush(RequestKind kind) {
+    const bool is_close = kind == RequestKind::kClose;
+    for (TxPart& part : parts_) {
+        const InContext inside(*part.context);
+        if (part.ep == nullptr || !part.ep->is_open || part.ep->is_closing)
+            continue;
+        if (is_close && !has_begun_ && part.ep->has_no_work()) {
+            // Nothing was sent, and nobody else would end it.
+            part.context->worker->peers().close(*part.ep);
+            continue;
+        }
+        tw_op_t how{};
+        how.complete = flushed;
+        how.context = this;
+        const tw_status_t status = part.ep->flushes().call(kind, &how, nullptr);
+        if (status == TW_ERR_NO_RESOURCE)
+            return status;
+        if (status == TW_INPROGRESS)
+            ++ends_;
+    }
+    return TW_OK;
+}
+
+void EpTxContexts::flushed(const tw_completion_t* done) {
+    EpTxContexts& all = *static_cast<EpTxContexts*>(done->context);
+    Worker& front = all.owner_.front();
+    const Entry entry(front);
+    const LeavesWork work(front);
+    all.ended();
+}
+
+void EpTxContexts::ended() {
+    --ends_;
+    if (front_ != nullptr)
+        front_->flushes().check();
+    else if (ends_ == 0)
+        owner_.remove(*this);
+}
+
+void EpTxContexts::close_by_force() {
+    for (const TxPart& part : parts_) {
+        const InContext inside(*part.context);
+        if (part.ep != nullptr && part.ep->is_open)
+            part.context->worker->peers().close(*part.ep);
+    }
+}
+
+void EpTxContexts::release() {
+    close_by_force();  // those that are open although their front has failed
+    for (TxPart& part : parts_) {
+        const Entry entry(*part.context->worker);
+        part.context->forget(*front_);
+        if (part.ep != nullptr)
+            std::exchange(part.ep, nullptr)->tx.part = nullptr;
+    }
+    front_ = nullptr;
+    if (ends_ == 0)
+        owner_.remove(*this);
+}
+
+// ---- For endpoints
+
+tw_status_t flush_tx(Endpoint& ep, RequestKind kind) {
+    return ep.tx.contexts == nullptr ? TW_OK : ep.tx.contexts->flush(kind);
+}
+
+bool awaits_tx(const Endpoint& ep) {
+    return ep.tx.contexts != nullptr && ep.tx.contexts->awaits_ends();
+}
+
+void release_tx(Endpoint& ep) {
+    if (EpTxContexts* contexts = std::exchange(ep.tx.contexts, nullptr))
+        contexts->release();
+}
+
+tw_ep_h handle_of_worker(const Endpoint& ep) {
+    Endpoint* to_worker = ep.worker.peers().endpoint_to(ep.worker_id);
+    return to_worker == nullptr ? nullptr : to_worker->handle();
+}
+
+// ---- All of a worker
+
+TxContexts::TxContexts(Worker& front) : front_(front) {}
+
+TxContexts::~TxContexts() {
+    contexts_.clear();
+}
+
+ucs_status_t TxContexts::open(Context& context, unsigned count) {
+    tw_worker_params_t params{};
+    params.thread_mode = TW_THREAD_MULTI;
+    for (unsigned number = 1; number <= count; ++number) {
+        contexts_.push_back(std::make_unique<TxContext>(front_, number));
+        TxContext& one = *contexts_.back();
+        const ucs_status_t status = Worker::create(context, params, &one, &one.worker);
+        if (status != UCS_OK)
+            return status;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t TxContexts::add(Endpoint& front) {
+    endpoints_.push_back(std::make_unique<EpTxContexts>(*this, front));
+    EpTxContexts& made = *endpoints_.back();
+    front.tx.contexts = &made;
+    const ucs_status_t status = made.open();
+    if (status == UCS_OK && front.state() == EpState::kReady)
+        made.begin();
+    return status;
+}
+
+void TxContexts::remove(const EpTxContexts& gone) {
+    const auto found = std::ranges::find(endpoints_, &gone, [](const auto& one) { return &*one; });
+    std::swap(*found, endpoints_.back());
+    endpoints_.pop_back();
+}
+
+bool TxContexts::is_in_progress_here() const {
+    return progressing == this;
+}
+
+unsigned TxContexts::progress(TxContext& context) {
+    const unsigned count = context.worker->progress_shared();
+    if (context.has_news_.load(std::memory_order_relaxed)) [[unlikely]]
+        settle(context);
+    return count == TW_PROGRESS_BUSY ? 0 : count;
+}
+
+/// The thread's own context each time, and the others in turn: their threads may poll no more.
+unsigned TxContexts::progress_contexts() {
+    constexpr unsigned kCallsPerOther = 8;
+    const Progressing inside(*this);
+    const std::size_t own = number_of_thread() % contexts_.size();
+    // Relaxed: what is lost to another thread of this context is its turn.
+    std::atomic<unsigned>& calls_of_own = contexts_[own]->calls_;
+    const unsigned calls = calls_of_own.load(std::memory_order_relaxed) + 1;
+    calls_of_own.store(calls, std::memory_order_relaxed);
+    unsigned count = progress(*contexts_[own]);
+    if (calls % kCallsPerOther == 0) {
+        const std::size_t other = calls / kCallsPerOther % contexts_.size();
+        if (other != own)
+            count += progress(*contexts_[other]);
+    }
+    return count;
+}
+
+unsigned TxContexts::progress_for_wait() {
+    const bool is_inside = is_in_progress_here() || front_.is_progressing_thread();
+    return is_inside ? 0 : progress_contexts();
+}
+
+unsigned TxContexts::progress() {
+    if (is_in_progress_here() || front_.is_progressing_thread())
+        return front_.refuse_progress();
+    const unsigned sent = progress_contexts();
+    const unsigned count = front_.progress_shared();
+    if (count == TW_PROGRESS_BUSY)
+        return sent > 0 ? sent : count;
+    return sent + count;
+}
+
+/// The front hears what the context has to tell.
+void TxContexts::settle(TxContext& context) {
+    const Entry entry(front_);
+    const LeavesWork work(front_);
+    ucs::ReserveVector<TxContext::Failure> failures;
+    {
+        const Entry inside(*context.worker);
+        failures.swap(context.failures_);
+        const std::uint64_t told = context.worker->requests().told();
+        std::erase_if(context.tellings_, [&](const TxContext::Telling& one) {
+            if (one.after > told)
+                return false;
+            --one.front->draining;
+            front_.ask_slow_work();  // its failure may be told
+            return true;
+        });
+        context.has_news_.store(!context.tellings_.empty(), std::memory_order_relaxed);
+    }
+    for (const TxContext::Failure& failure : failures)
+        failure.front->fail(failure.status);
+}
+
+unsigned TxContexts::poll(tw_completion_t* completions, unsigned max) const {
+    unsigned count = 0;
+    for (const auto& context : contexts_) {
+        if (count == max)
+            break;
+        const Entry entry(*context->worker);
+        count += context->worker->requests().poll(completions + count, max - count);
+    }
+    return count;
+}
+
+std::uint64_t TxContexts::counter(std::size_t place) const {
+    std::uint64_t sum = 0;
+    for (const auto& context : contexts_)
+        sum += context->worker->counters().values[place].value();
+    return sum;
+}
+
+std::uint64_t TxContexts::ends() const {
+    std::uint64_t ends = 0;
+    for (const auto& context : contexts_) {
+        const BriefEntry entry(*context->worker);
+        ends += context->worker->ends();
+    }
+    return ends;
+}
+
+bool TxContexts::has_completions() const {
+    return std::ranges::any_of(contexts_, [](const auto& context) {
+        const BriefEntry entry(*context->worker);
+        return context->worker->requests().has_completions();
+    });
+}
+
+std::vector<const Rail*> TxContexts::rails() const {
+    std::vector<const Rail*> rails;
+    for (const auto& context : contexts_)
+        for (const auto& rail : context->worker->rails())
+            rails.push_back(rail.get());
+    return rails;
+}
+
+void TxContexts::describe(std::vector<Fact>& facts) const {
+    for (const auto& context : contexts_) {
+        const Entry entry(*context->worker);
+        for (Fact& fact : context->worker->description())
+            facts.push_back(
+                {fmt::format("tx_{}_{}", context->number, fact.key), std::move(fact.value)});
+    }
+}
+
+ucs_status_t TxContexts::arm(std::uint64_t* deadline_ns) const {
+    for (const auto& context : contexts_) {
+        Worker& worker = *context->worker;
+        const Entry entry(worker);
+        // Its progress, or its callback, leaves work and rings when it is watched.
+        worker.set_watched(true);
+        if (worker.is_in_progress() || worker.has_work())
+            return UCS_ERR_BUSY;
+        *deadline_ns = std::min(*deadline_ns, worker.look_at_clock_next());
+        const ucs_status_t status = Wakeup::arm(worker.rails());
+        if (status != UCS_OK)
+            return status;
+        if (worker.has_work())
+            return UCS_ERR_BUSY;
+    }
+    return UCS_OK;
+}
+
+}  // namespace tagwire::proto
