@@ -68,7 +68,8 @@ enum tw_op_flag {
     /// (send) Complete when the message was matched by a receive, or was discarded.
     TW_OP_MATCH_COMPLETE = 1 << 7,
     /// (send) Begin this message, and all later ones to the same peer, only after everything sent
-    /// to that peer before has completed.
+    /// to that peer before has completed; with several transmit contexts, operations of the calling
+    /// thread.
     TW_OP_FENCE = 1 << 8,
     /// (recv) Look for a message that this receive would match, without posting the receive.
     /// Completes within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,

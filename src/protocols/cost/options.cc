@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <iterator>
 
+#include "protocols/api/tw_context.h"
+
 namespace tagwire::proto {
 
 namespace {
@@ -63,7 +65,7 @@ constexpr Option kOptions[] = {
             "getting them; the messages of one thread stay in order.",
      .offset = offsetof(Options, tx_contexts),
      .min = 1,
-     .max = 64},
+     .max = TW_TX_CONTEXTS_MAX},
     {.name = "UNEXPECTED_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",

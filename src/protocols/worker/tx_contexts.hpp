@@ -38,7 +38,7 @@ class Worker;
 class WorkerCore;
 struct Fact;
 
-inline constexpr unsigned kTxContextsMax = 64;
+inline constexpr unsigned kTxContextsMax = TW_TX_CONTEXTS_MAX;
 
 unsigned new_number_of_thread();
 

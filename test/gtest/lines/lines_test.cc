@@ -286,6 +286,48 @@ TEST_F(LinesTest, workers_with_a_lock_write_no_shared_line) {
     expect_no_shared_line(3, TW_THREAD_MULTI);
 }
 
+/// Each to a peer of its own, of one worker.
+TEST_F(LinesTest, threads_with_a_transmit_context_each_send_without_a_shared_line) {
+    constexpr std::size_t kThreads = 3;
+    constexpr int kBursts = 20, kBurst = 20;
+    tw_worker_params_t params{};
+    params.thread_mode = TW_THREAD_MULTI;
+    params.tx_contexts = kThreads;
+    Node from(context_.get(), params);
+    std::vector<std::unique_ptr<Node>> peers;
+    for (std::size_t i = 0; i < kThreads; ++i)
+        peers.push_back(std::make_unique<Node>(context_.get()));
+    for (const std::size_t bytes : {8U, 1024U}) {
+        Recorded recorded(kThreads);
+        std::barrier all(static_cast<std::ptrdiff_t>(kThreads));
+        run_threads(kThreads, [&](std::size_t i) {
+            const Bytes data(bytes);
+            Bytes to(bytes);
+            const tw_ep_h ep = from.to(*peers[i]);
+            for (int burst = 0; burst < kBursts; ++burst) {
+                if (burst >= kBursts / 2)
+                    recorded.recorders[i].start(static_cast<std::uint32_t>(i));
+                for (int k = 0; k < kBurst; ++k)
+                    EXPECT_GE(tw_tag_send(ep, data.data(), bytes, 1, nullptr, nullptr), TW_OK);
+                LineRecorder::stop();
+                for (int k = 0; k < kBurst; ++k) {
+                    tw_request_h request = nullptr;
+                    if (tw_tag_recv(peers[i]->worker(), to.data(), bytes, 1, 0, nullptr,
+                                    &request) != TW_INPROGRESS)
+                        continue;
+                    while (tw_request_test(request, nullptr) == TW_INPROGRESS) {
+                        tw_worker_progress(peers[i]->worker());
+                        tw_worker_progress(from.worker());
+                    }
+                    tw_request_free(request);
+                }
+                all.arrive_and_wait();
+            }
+        });
+        expect_none_shared(recorded, bytes == 8 ? "8 bytes" : "1 KiB");
+    }
+}
+
 TEST_F(LinesTest, hits_of_the_registration_cache_write_no_shared_line) {
     constexpr std::size_t kThreads = 3;
     std::unique_ptr<proto::Context> context;

@@ -2,6 +2,7 @@
 // Random use of workers that threads share; thread_traffic.hpp says what is checked.
 //
 // TAGWIRE_TEST_STEPS=<n>: steps of each thread.
+// TAGWIRE_TEST_TX_CONTEXTS=<n>: transmit contexts of each worker.
 #include <cstdlib>
 
 #include "common/seeds.hpp"
@@ -19,6 +20,8 @@ class MsgRandomThreads : public MsgTest {
         options.workers = static_cast<unsigned>(1 + random() % 3);
         if (const char* const named = std::getenv("TAGWIRE_TEST_STEPS"))
             options.steps = static_cast<unsigned>(std::strtoul(named, nullptr, 10));
+        if (const char* const named = std::getenv("TAGWIRE_TEST_TX_CONTEXTS"))
+            options.tx_contexts = static_cast<unsigned>(std::strtoul(named, nullptr, 10));
         ThreadTraffic(seed, context_.get(), options).run();
     }
 };

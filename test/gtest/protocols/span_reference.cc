@@ -116,7 +116,7 @@ void SpanReference::order_connections() {
         for (std::size_t second = 0; second < messages_.size(); ++second) {
             const SpanMessage& other = messages_[second];
             if (!arrivals_[second].is_known || one.envelope.sender != other.envelope.sender ||
-                !one.call.is_before(other.call))
+                one.way != other.way || !one.call.is_before(other.call))
                 continue;
             const bool is_whole = !one.is_excused && !other.is_excused;
             if (one.connection == other.connection || is_whole)

@@ -7,7 +7,7 @@
 // arrived before n" it demands of message m, which went to receive r:
 //
 //   (1) messages of one connection, the call of one before that of the other, arrive in this order,
-//       whichever threads called;
+//       whichever threads called; of threads with transmit contexts, those of one thread do;
 //   (2) m arrives after its call began, and before anything was told that shows it: a receive, a
 //       peek, the end of a flush behind it; a sender that was told of the match knows that the call
 //       of r had begun;
@@ -47,6 +47,7 @@ struct Span {
 struct SpanMessage {
     RefEnvelope envelope;
     std::uint64_t connection = 0;  // messages of one keep their order
+    std::uint64_t way = 0;         // ... if they left by the same one
     Span call;
     Tick taken = kNever;        // by then it had arrived: a flush behind it has ended
     Tick matched = kNever;      // by then it had been matched: the sender was told

@@ -51,6 +51,7 @@ void ThreadTraffic::open_worker() {
     shared.index = static_cast<unsigned>(workers_.size() - 1);
     tw_worker_params_t params{};
     params.thread_mode = TW_THREAD_MULTI;
+    params.tx_contexts = options_.tx_contexts;
     params.ep_failed = on_failure;
     params.ep_failed_arg = this;
     params.peer_event = on_peer;

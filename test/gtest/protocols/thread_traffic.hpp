@@ -142,8 +142,9 @@ class ThreadTraffic {
     struct Options {
         unsigned threads = 4;
         unsigned workers = 2;
-        unsigned steps = 250;  // of each thread
-        int open_max = 40;     // operations of a worker
+        unsigned steps = 250;      // of each thread
+        unsigned tx_contexts = 1;  // of each worker
+        int open_max = 40;         // operations of a worker
         bool has_death = false;
         bool has_closes = false;  // endpoints are closed and made again
         bool has_breaks = false;  // ... some of them by force

@@ -262,6 +262,7 @@ SpanMessage ThreadTraffic::message_of(const ThreadOp& op) {
     SpanMessage message;
     message.envelope = {op.worker, op.tag, op.imm, op.length};
     message.connection = op.ep->number;
+    message.way = options_.tx_contexts > 1 ? op.owner->number : 0;
     message.call = op.call;
     message.is_fenced = (op.flags & TW_OP_FENCE) != 0;
     message.tells_match = (op.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
