@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,20 @@ void Process::kill_now() {
         return;
     ::kill(pid_, SIGKILL);
     join();
+}
+
+void Process::kill_group_now() {
+    if (pid_ > 0)
+        ::kill(-pid_, SIGKILL);
+    kill_now();
+}
+
+bool Process::ends_within(int limit_ms) const {
+    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+    pollfd entry{fd, POLLIN, 0};
+    const bool has_ended = ::poll(&entry, 1, limit_ms) == 1;
+    ::close(fd);
+    return has_ended;
 }
 
 int Process::join() {

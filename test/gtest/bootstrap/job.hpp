@@ -29,6 +29,10 @@ class Process {
     ~Process();  // by force, if it still runs
 
     void kill_now();
+    /// With the processes of its group; it made itself the leader of one.
+    void kill_group_now();
+    /// False: it still runs after `limit_ms`. It has to be joined in either case.
+    bool ends_within(int limit_ms) const;
     /// Exit status; 128 + signal when one killed it.
     int join();
 

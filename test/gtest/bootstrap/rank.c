@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One rank of a job that somebody launched: rank SCENARIO DIRECTORY. Ends with status 0 when what
 // it saw is what the scenario promises. In C, as its header can be used from there.
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tagwire_bootstrap.h>
+#include <unistd.h>
 
-enum { kOddRank = 2, kShortMs = 1500 };
+enum { kOddRank = 2, kShortMs = 1500, kPatienceS = 100 };
 
 static uint32_t rank_of_me, size_of_job;
+
+// The handler writes it when this rank has had kPatienceS.
+static const char* volatile doing = "joining its job";
+
+static void write_text(const char* text) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        _exit(4);
+}
+
+static void on_alarm(int signal) {
+    (void)signal;
+    write_text("a rank hung while it was ");
+    write_text(doing);
+    write_text("\n");
+    _exit(3);
+}
 
 static int complain(const char* what) {
     fprintf(stderr, "rank %u: %s; last error: %s\n", rank_of_me, what, tw_bootstrap_last_error());
@@ -110,6 +128,13 @@ static int run_in_short_time(tw_bootstrap_h job, const char* scenario, const cha
     return failed;
 }
 
+// Complaints of this rank go past the launcher, which may hang.
+static int redirect_complaints(const char* directory) {
+    char path[4096];
+    const int length = snprintf(path, sizeof path, "%s/words", directory);
+    return length > 0 && (size_t)length < sizeof path && freopen(path, "a", stderr) != NULL;
+}
+
 // A file that says that this rank found all as it should be: the launcher's exit status says less.
 static int note_success(const char* directory) {
     char path[4096];
@@ -121,8 +146,11 @@ static int note_success(const char* directory) {
 }
 
 int main(int argc, char** argv) {
-    if (argc != 3)
+    if (argc != 3 || !redirect_complaints(argv[2]))
         return 2;
+    // More than a call of this job may take. Nobody else ends a rank whose launcher was killed.
+    signal(SIGALRM, on_alarm);
+    alarm(kPatienceS);
     tw_bootstrap_h job;
     const tw_status_t status = tw_bootstrap_create(NULL, &job);
     if (status != TW_OK) {
@@ -131,8 +159,11 @@ int main(int argc, char** argv) {
     }
     rank_of_me = tw_bootstrap_rank(job);
     size_of_job = tw_bootstrap_size(job);
+    doing = "running its scenario";
     const int failed = strcmp(argv[1], "gather") == 0 ? scenario_gather(job)
                                                       : run_in_short_time(job, argv[1], argv[2]);
+    doing = "leaving its job";
     tw_bootstrap_destroy(job);
+    doing = "ending";
     return failed != 0 ? failed : note_success(argv[2]);
 }
