@@ -6,9 +6,9 @@
 /// \par Matching
 /// Tagged and untagged messages never match each other. Within one kind, a receive takes the
 /// earliest message that it matches, and a message takes the earliest posted receive. Messages of
-/// one sender to one receiver are matched in the order of their calls, whatever their lengths. Where
-/// the sender has several transmit contexts (tw_worker_params_t), those of each thread are, or all
-/// with TW_EP_ORDERED.
+/// one sender to one receiver are matched in the order of their calls, whatever their lengths.
+/// Where the sender has several transmit contexts (tw_worker_params_t), those of each thread are,
+/// or all with TW_EP_ORDERED.
 ///
 /// \par Statuses
 /// Sends, receives, tw_ep_flush() and tw_ep_close() return one of:
