@@ -65,9 +65,9 @@ Command::~Command() {
     }
 }
 
-void Command::kill_now() const {
+void Command::send(int signal) const {
     ASSERT_GT(pid_, 0) << "the command is not running";
-    kill(pid_, SIGKILL);
+    kill(pid_, signal);
 }
 
 std::string Command::read_line() {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -29,9 +30,9 @@ class Command {
     std::string read_line();
     Finished wait();
     pid_t pid() const { return pid_; }
-    /// SIGKILL. Nothing when the command was not started: kill(-1) would end every process there
-    /// is.
-    void kill_now() const;
+    /// Nothing when the command was not started: kill(-1) would signal every process there is.
+    void send(int signal) const;
+    void kill_now() const { send(SIGKILL); }
 
   private:
     pid_t pid_ = -1;

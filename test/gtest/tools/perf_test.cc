@@ -230,7 +230,7 @@ TEST(PerfRun, that_is_interrupted_keeps_the_rows_that_it_had) {
     std::string line;
     for (int i = 0; i < 4; ++i)  // title, head, two rows
         line = command.read_line();
-    kill(command.pid(), SIGINT);
+    command.send(SIGINT);
     EXPECT_EQ(line.rfind("tag_lat", 0), 0U) << line;
     const Finished finished = command.wait();
     EXPECT_EQ(finished.status, 128 + SIGINT);

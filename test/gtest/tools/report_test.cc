@@ -149,7 +149,7 @@ TEST_F(Report, file_that_cannot_be_written_is_found_before_measuring) {
 TEST_F(Report, that_is_interrupted_leaves_no_file) {
     Command report("TAGWIRE_TEST_COMMAND", {"report", file()});
     EXPECT_NE(report.read_line(), "") << "it says what it measures";
-    kill(report.pid(), SIGINT);
+    report.send(SIGINT);
     EXPECT_EQ(report.wait().status, 128 + SIGINT);
     EXPECT_TRUE(fs::is_empty(fs::path(file()).parent_path()));
 }

@@ -139,10 +139,10 @@ TEST(Run, signals_are_passed_on) {
                            "while :; do sleep 0.01; done"));
     command.read_line();
     command.read_line();
-    kill(command.pid(), SIGUSR1);
+    command.send(SIGUSR1);
     EXPECT_EQ(command.read_line(), "first");
     EXPECT_EQ(command.read_line(), "first");
-    kill(command.pid(), SIGTERM);
+    command.send(SIGTERM);
     EXPECT_EQ(command.wait().status, 9);
 }
 
@@ -186,7 +186,7 @@ TEST(Run, job_that_had_to_be_killed_has_failed) {
                     run_of({"-n", "2"}, "trap '' TERM; echo ready; while :; do sleep 0.01; done"));
     command.read_line();
     command.read_line();
-    kill(command.pid(), SIGTERM);
+    command.send(SIGTERM);
     const Finished finished = command.wait();
     EXPECT_EQ(finished.status, 128 + SIGKILL);
     EXPECT_NE(finished.error.find("was ended by signal 9"), std::string::npos) << finished.error;
