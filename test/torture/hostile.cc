@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -155,7 +156,10 @@ int role_victim(Link& parent, Random& /*random*/) {
              tw_ep_create_to(party.worker(), done.source, nullptr, &ep) != TW_OK)) {
             continue;  // of an attacker
         }
-        party.send(ep, std::span(buffer).first(done.length), kReplyTag);
+        const tw_status_t status = party.send(ep, std::span(buffer).first(done.length), kReplyTag);
+        if (status < TW_OK)
+            std::fprintf(stderr, "torture hostile: a reply of the victim ends with %s\n",
+                         tw_status_string(status));
     }
 }
 
