@@ -30,6 +30,10 @@ class Attention {
         // Relaxed: this thread wrote it, or it names another thread or none.
         return thread_.load(std::memory_order_relaxed) == ucs::this_thread();
     }
+    /// A callback may run in this call.
+    bool may_call_back() const { return is_in_progress_here() && !is_deferring_; }
+    /// Callbacks wait for progress: the caller has the lock of another worker, too.
+    void set_deferring(bool is_deferring) { is_deferring_ = is_deferring; }
     void begin_progress() {
         bits_ |= kInProgress;
         if (is_shared_)
@@ -63,6 +67,7 @@ class Attention {
 
     const bool is_shared_;
     std::uint8_t bits_ = 0;
+    bool is_deferring_ = false;
     std::atomic<std::uintptr_t> thread_{0};  // that is inside progress, if it is shared
     std::uint64_t events_ = 0;
 };

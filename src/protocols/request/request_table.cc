@@ -273,7 +273,7 @@ void RequestTable::report(Request& request) {
         // which would come before the rest of this one.
         const bool in_call =
             request.in_call || (request.parent != nullptr && request.parent->in_call);
-        if (attention_.is_in_progress_here() && !in_call && deferred_.empty())
+        if (attention_.may_call_back() && !in_call && deferred_.empty())
             return call_back(request);
         deferred_.push_back(request);
         return attention_.ask_slow_work();

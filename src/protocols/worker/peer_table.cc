@@ -109,8 +109,13 @@ ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* us
     }
     ep->closing().open(user_data);
     ucs_status_t status = UCS_OK;
-    if (worker_.tx_contexts() != nullptr && (flags & TW_EP_ORDERED) == 0)
-        status = worker_.tx_contexts()->add(*ep);
+    if (worker_.tx_contexts() != nullptr && (flags & TW_EP_ORDERED) == 0) {
+        try {
+            status = worker_.tx_contexts()->add(*ep);
+        } catch (const std::bad_alloc&) {
+            status = UCS_ERR_NO_MEMORY;
+        }
+    }
     if (status != UCS_OK)
         close(*ep);
     else

@@ -85,6 +85,7 @@ class WorkerCore : public tw_worker {
     /// A callback of this worker is running, in the calling thread.
     bool is_in_progress_here() const { return attention_.is_in_progress_here(); }
     void ask_slow_work() { attention_.ask_slow_work(); }
+    void set_deferring(bool is_deferring) { attention_.set_deferring(is_deferring); }
     /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
     /// The number of events that the program may have seen: it grows when an operation ends, a

@@ -406,6 +406,34 @@ TEST_F(MsgTx, a_callback_may_send_but_not_progress) {
         receive(to, 7, 0);
 }
 
+TEST_F(MsgTx, a_callback_may_close_what_others_wait_for) {
+    connect();
+    struct Ends {
+        MsgTx* test;
+        std::atomic<int> count{0};
+    } ends{this};
+    const auto end = [](const tw_completion_t* done) {
+        auto& all = *static_cast<Ends*>(done->context);
+        if (all.count++ == 0)
+            EXPECT_EQ(tw_ep_close(all.test->ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        // With the worker's own lock.
+        EXPECT_EQ(tw_ep_find(all.test->from_.worker(), all.test->at_.id()), nullptr);
+    };
+    const Bytes data = pattern(100'000, 1);
+    in_each_context([&](unsigned i) {
+        tw_op_t waits = op(&ends, TW_OP_MATCH_COMPLETE);
+        waits.complete = end;
+        EXPECT_EQ(tw_tag_send(ep_, data.data(), data.size(), i, &waits, nullptr), TW_INPROGRESS);
+    });
+    run([&] { return at_.counter("rx_unexpected") == kContexts; });
+    in_next_context([&] {
+        tw_op_t is_over = op(&ends, TW_OP_COMPLETION);
+        is_over.complete = end;
+        EXPECT_EQ(tw_tag_send(ep_, "x", 1, 9, &is_over, nullptr), TW_INPROGRESS);
+    });
+    run([&] { return ends.count == kContexts + 1; });
+}
+
 TEST_F(MsgTx, endpoints_that_keep_the_order_of_all_threads_use_none) {
     connect(TW_EP_ORDERED);
     for (std::uint64_t number = 0; number < 10; ++number) {
