@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/job.hpp"
 
+#include <tagwire.h>
+
 #include <array>
 
 #include "tools/failure.hpp"
@@ -130,6 +132,7 @@ Encoder Setup::encode() const {
         .number(peers)
         .number(threads)
         .number(raw(share))
+        .number(tx_contexts)
         .number(cpus.size());
     for (const int cpu : cpus)
         message.number(static_cast<std::uint64_t>(cpu));
@@ -145,6 +148,7 @@ Setup Setup::decode(Decoder message) {
     setup.peers = message.number_up_to(kPeersMax);
     setup.threads = message.number_up_to(kSetupThreadsMax);
     setup.share = decode_enum(&message, Share::kWorker);
+    setup.tx_contexts = message.number_up_to(TW_TX_CONTEXTS_MAX);
     setup.cpus.resize(message.number_up_to(2 * setup.threads));
     for (int& cpu : setup.cpus)
         cpu = static_cast<int>(message.number_up_to(kCpuMax));

@@ -70,7 +70,7 @@ enum OptionBit : unsigned {
     kWithWindow = 1U << 4,
     kWithPeers = 1U << 5,
     kWithDepth = 1U << 6,
-    kWithThreads = 1U << 7,  // --threads --share --between --pollers
+    kWithThreads = 1U << 7,  // --threads --share --between --pollers --tx-contexts
     kWithUnexpected = 1U << 8,
     kWithBidir = 1U << 9,
     kWithWait = 1U << 10,
@@ -125,6 +125,8 @@ struct Setup {
     std::uint64_t peers = 1;
     std::uint64_t threads = 1;
     Share share = Share::kNone;
+    /// tw_worker_params_t.tx_contexts of the worker that threads share.
+    std::uint64_t tx_contexts = 0;
     /// The cpus of the threads, the driver's and the peer's in turn. Empty: all stay where their
     /// process is.
     std::vector<int> cpus;

@@ -85,7 +85,7 @@ MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
       peers_(setup.peers),
       channel_(channel),
       objects_(std::make_shared<Objects>(shared(open_context(setup)))) {
-    open_worker(TW_THREAD_SINGLE);
+    open_worker(TW_THREAD_SINGLE, setup.tx_contexts);
 }
 
 MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel, SharedContext context)
@@ -95,7 +95,7 @@ MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel, SharedContext 
       channel_(channel),
       objects_(std::make_shared<Objects>(std::move(context))),
       is_shared_(setup.share == Share::kWorker) {
-    open_worker(TW_THREAD_MULTI);
+    open_worker(TW_THREAD_MULTI, setup.tx_contexts);
 }
 
 MsgLink::MsgLink(const MsgLink& first, std::uint64_t stream)
@@ -110,9 +110,10 @@ MsgLink::MsgLink(const MsgLink& first, std::uint64_t stream)
       is_shared_(true),
       carrier_(first.carrier_) {}
 
-void MsgLink::open_worker(tw_thread_mode_t mode) {
+void MsgLink::open_worker(tw_thread_mode_t mode, std::uint64_t tx_contexts) {
     tw_worker_params_t params{};
     params.thread_mode = mode;
+    params.tx_contexts = static_cast<unsigned>(tx_contexts);
     params.ep_failed = [](void* arg, tw_ep_h, tw_status_t failure) {
         static_cast<Objects*>(arg)->failed.store(failure, std::memory_order_relaxed);
     };

@@ -125,7 +125,7 @@ class MsgLink {
             pause_cpu();
     }
 
-    void open_worker(tw_thread_mode_t mode);
+    void open_worker(tw_thread_mode_t mode, std::uint64_t tx_contexts);
     void make_endpoint(const std::uint8_t* address, std::size_t length);
     tw_status_t failure() const { return objects_->failed.load(std::memory_order_relaxed); }
     void exchange_addresses();

@@ -74,6 +74,10 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
                      "Further threads that only make progress on the worker of --share worker "
                      "(default 0); without --between")
         ->type_name("N");
+    perf->add_option("--tx-contexts", arguments->tx_contexts,
+                     "Transmit contexts of the worker of --share worker, by which its threads send "
+                     "(default TAGWIRE_TX_CONTEXTS, else 1)")
+        ->type_name("N");
     perf->add_flag("--between", arguments->between,
                    "Threads at level msg send to those of a second process (also with --connect)");
     perf->add_flag("--unexpected", arguments->unexpected,

@@ -85,6 +85,7 @@ Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& 
     result.threads = plan.setup.threads;
     if (plan.setup.share != Share::kNone)
         result.share = name_of(plan.setup.share);
+    result.tx_contexts = plan.setup.tx_contexts;
     result.cpus = plan.setup.cpus.empty() ? cpus : plan.setup.cpus;
     return result;
 }

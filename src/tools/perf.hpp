@@ -23,7 +23,8 @@ struct PerfArguments {
     std::string test;
     std::optional<std::string> level, transport, device, op, memory, data, size, wait, cpu, connect,
         json, csv, share;
-    std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads, pollers;
+    std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads, pollers,
+        tx_contexts;
     std::optional<double> seconds;
     bool unexpected = false;
     bool bidir = false;

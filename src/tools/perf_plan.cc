@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <tagwire.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -36,6 +38,7 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
         {"--share", arguments.share.has_value(), kWithThreads},
         {"--between", arguments.between, kWithThreads},
         {"--pollers", arguments.pollers.has_value(), kWithThreads},
+        {"--tx-contexts", arguments.tx_contexts.has_value(), kWithThreads},
         {"--bidir", arguments.bidir, kWithBidir},
         {"--wait", arguments.wait.has_value(), kWithWait},
         {"--validate", arguments.validate, kWithValidate},
@@ -190,13 +193,13 @@ std::uint16_t parse_server_port(const std::string& given) {
 /// A server does what its client asks for, so it takes few options.
 PerfPlan server_plan(const PerfArguments& arguments) {
     const PerfArguments none;
-    const bool others = arguments.level || arguments.transport || arguments.device ||
-                        arguments.op || arguments.memory || arguments.data || arguments.size ||
-                        arguments.iterations || arguments.seconds || arguments.warmup ||
-                        arguments.window || arguments.peers || arguments.depth ||
-                        arguments.threads || arguments.wait || arguments.json || arguments.csv ||
-                        arguments.unexpected || arguments.bidir || arguments.validate ||
-                        arguments.share || arguments.between || arguments.pollers;
+    const bool others =
+        arguments.level || arguments.transport || arguments.device || arguments.op ||
+        arguments.memory || arguments.data || arguments.size || arguments.iterations ||
+        arguments.seconds || arguments.warmup || arguments.window || arguments.peers ||
+        arguments.depth || arguments.threads || arguments.wait || arguments.json || arguments.csv ||
+        arguments.unexpected || arguments.bidir || arguments.validate || arguments.share ||
+        arguments.between || arguments.pollers || arguments.tx_contexts;
     if (others || arguments.connect) {
         throw UsageError(
             "--server takes only a port and --cpu: the side with --connect says what is measured");
@@ -258,6 +261,18 @@ void plan_pollers(const PerfArguments& arguments, PerfPlan* plan) {
             "msg with --threads and --share worker, without --between");
     }
     plan->pollers = in_range("--pollers", arguments.pollers, 0, 0, kThreadsMax);
+}
+
+void plan_tx_contexts(const PerfArguments& arguments, PerfPlan* plan) {
+    if (!arguments.tx_contexts)
+        return;
+    if (plan->setup.share != Share::kWorker) {
+        throw UsageError(
+            "--tx-contexts are those of a worker that threads share: it is for --level msg with "
+            "--threads and --share worker");
+    }
+    plan->setup.tx_contexts =
+        in_range("--tx-contexts", arguments.tx_contexts, 1, 1, TW_TX_CONTEXTS_MAX);
 }
 
 void plan_threads(const PerfArguments& arguments, PerfPlan* plan) {
@@ -350,6 +365,7 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan_job(arguments, *plan.test, &plan);
     plan_threads(arguments, &plan);
     plan_pollers(arguments, &plan);
+    plan_tx_contexts(arguments, &plan);
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
         throw UsageError(
             text("--peers with %s: what comes from several peers at once has no order to check",

@@ -136,6 +136,11 @@ std::string title_of(const Result& first) {
         title +=
             text("%llu threads with %s, ", static_cast<unsigned long long>(first.threads), share);
     }
+    if (first.tx_contexts > 0) {
+        title +=
+            text("%llu transmit context%s, ", static_cast<unsigned long long>(first.tx_contexts),
+                 first.tx_contexts == 1 ? "" : "s");
+    }
     if (first.pollers > 0)
         title += text("%llu pollers, ", static_cast<unsigned long long>(first.pollers));
     return title + cpus_text(first.cpus);

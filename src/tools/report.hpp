@@ -24,6 +24,7 @@ struct Result {
     std::uint64_t threads = 1;
     std::optional<std::string> share;  // what threads at level msg share
     std::uint64_t pollers = 0;         // threads that only progress what these share
+    std::uint64_t tx_contexts = 0;     // of the worker that these share; 0: not given
     std::vector<int> cpus;
     std::optional<std::uint64_t> bytes_per_peer, buffer_bytes, qps;
     bool validated = false;

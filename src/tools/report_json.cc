@@ -83,6 +83,7 @@ ordered_json result_json(const Result& result) {
             {"threads", result.threads},
             {"share", or_null(result.share)},
             {"pollers", result.pollers},
+            {"tx_contexts", result.tx_contexts},
             {"cpus", result.cpus},
             {"latency_ns", latency_json(measured.latency_ns)},
             {"floor_ns", or_null(measured.floor_ns)},

@@ -113,6 +113,7 @@ Result result_for(const PerfPlan& plan, const Job& job, const Threads& threads) 
     result.threads = plan.setup.threads;
     result.share = name_of(plan.setup.share);
     result.pollers = plan.pollers;
+    result.tx_contexts = plan.setup.tx_contexts;
     result.cpus = threads.cpus;
     result.measured = threads.run(job);
     result.validated = job.validate;

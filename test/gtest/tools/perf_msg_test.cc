@@ -159,6 +159,33 @@ TEST(PerfAtLevelMsg, threads_send_beside_others_that_poll_their_worker) {
     }
 }
 
+TEST(PerfAtLevelMsg, threads_send_by_transmit_contexts_of_their_worker) {
+    for (const bool is_between : {false, true}) {
+        std::vector<std::string> arguments{"tag_rate", "--threads",     "2",     "--share",
+                                           "worker",   "--tx-contexts", "2",     "--wait",
+                                           "yield",    "--size",        "8,64k", "--validate"};
+        if (is_between)
+            arguments.emplace_back("--between");
+        const json results = results_over_sm(arguments);
+        ASSERT_EQ(results.size(), 2U);
+        for (const json& result : results) {
+            EXPECT_EQ(result["tx_contexts"], 2);
+            EXPECT_EQ(result["validated"], true);
+            EXPECT_EQ(result["thread_messages_per_s"].size(), 2U);
+        }
+    }
+}
+
+TEST(PerfAtLevelMsg, table_says_how_many_transmit_contexts_a_worker_has) {
+    const Finished finished =
+        tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "2", "--share", "worker",
+                 "--tx-contexts", "2", "--wait", "yield", "--iters", "200"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_NE(finished.out.find(", 2 threads with one worker, 2 transmit contexts, "),
+              std::string::npos)
+        << finished.out;
+}
+
 TEST(PerfAtLevelMsg, table_says_how_many_threads_poll) {
     const Finished finished =
         tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "1", "--share", "worker",

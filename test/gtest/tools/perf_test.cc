@@ -55,6 +55,7 @@ void expect_every_key(const json& result) {
                             "threads",
                             "share",
                             "pollers",
+                            "tx_contexts",
                             "cpus",
                             "latency_ns",
                             "floor_ns",

@@ -129,6 +129,35 @@ TEST(Plan, sharing_is_refused_where_there_is_nothing_to_share) {
     }
 }
 
+TEST(Plan, transmit_contexts_are_those_of_a_worker_that_threads_share) {
+    PerfArguments arguments = at_level_msg("tag_rate");
+    arguments.tx_contexts = 2;
+    const std::string needed =
+        "--tx-contexts are those of a worker that threads share: it is for --level msg with "
+        "--threads and --share worker";
+    EXPECT_EQ(refusal(arguments), needed);
+    arguments.threads = 2;
+    EXPECT_EQ(refusal(arguments), needed);
+    arguments.share = "worker";
+    EXPECT_EQ(make_plan(arguments).setup.tx_contexts, 2U);
+    arguments.between = true;
+    EXPECT_EQ(make_plan(arguments).setup.tx_contexts, 2U);
+    for (const std::uint64_t refused : {0U, 65U}) {
+        arguments.tx_contexts = refused;
+        EXPECT_EQ(refusal(arguments), "--tx-contexts takes a number from 1 to 64");
+    }
+    arguments.tx_contexts.reset();
+    EXPECT_EQ(make_plan(arguments).setup.tx_contexts, 0U);
+    arguments = at_level_msg("tag_lat");
+    arguments.tx_contexts = 2;
+    EXPECT_NE(refusal(arguments).find("--tx-contexts has no meaning for tag_lat"),
+              std::string::npos);
+    arguments = PerfArguments();
+    arguments.server = true;
+    arguments.tx_contexts = 2;
+    EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
+}
+
 TEST(Plan, pollers_progress_a_worker_that_threads_of_one_process_share) {
     PerfArguments arguments = at_level_msg("tag_rate");
     arguments.pollers = 15;
@@ -160,10 +189,12 @@ TEST(Plan, setup_reaches_the_other_process_whole) {
     setup.transport = "sm";
     setup.threads = 2;
     setup.share = Share::kWorker;
+    setup.tx_contexts = 2;
     setup.cpus = {0, 1, 2, 3};
     const tools::Setup there = tools::Setup::decode(Decoder(setup.encode().bytes()));
     EXPECT_EQ(there.threads, 2U);
     EXPECT_EQ(there.share, Share::kWorker);
+    EXPECT_EQ(there.tx_contexts, 2U);
     EXPECT_EQ(there.cpus, setup.cpus);
     setup.cpus = {0, 1};
     EXPECT_THROW(tools::Setup::decode(Decoder(setup.encode().bytes())), Failure);
