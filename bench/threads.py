@@ -5,10 +5,10 @@
 Usage: threads.py --list
        threads.py --bin DIR --out DIR [--rounds N] [--both] [--seconds N] [--no-instructions]
 
-DIR holds the built `tagwire`, `ucp_threads` and `instr_msg`. Results go to OUT/threads.json and
-OUT/threads.txt. UCX is each ucx_perftest of the path and of TAGWIRE_BENCH_UCX; `ucp_threads`
-measures its library in the arrangements that ucx_perftest has not. How to read the results:
-docs/reference/perf.md.
+DIR holds the built `tagwire`, `bench_sends`, `ucp_threads` and `instr_msg`. Results go to
+OUT/threads.json and OUT/threads.txt. UCX is each ucx_perftest of the path and of TAGWIRE_BENCH_UCX;
+`ucp_threads` measures its library in the arrangements that ucx_perftest has not. How to read the
+results: docs/reference/perf.md.
 
 A round takes all arrangements in turn, each between two floors. A row is the ratio of two of them
 in one round; it counts where their four floors agree within 10 %.
@@ -116,6 +116,25 @@ def our_ways(tagwire):
     ]
 
 
+def parse_bench_sends(printed, way):
+    """The median of this way, in millions."""
+    found = re.search(rf"^{way} +(\d+\.\d+) M/s ", printed, re.MULTILINE)
+    if found is None:
+        raise Skip("bench_sends printed no result")
+    return {"rate": float(found[1]) * 1e6, "by_cpu": None}
+
+
+def sends(name, bin_directory, way):
+    program = Path(bin_directory) / "bench_sends"
+    return Way(name, lambda: parse_bench_sends(run([program, way]), way))
+
+
+def sending_ways(bin_directory):
+    """Threads that only send, as long as their messages fit into the rings."""
+    return [sends("1 thread, sends alone", bin_directory, "multi"),
+            sends("2 threads, 2 transmit contexts, sends alone", bin_directory, "contexts")]
+
+
 def parse_ucp_threads(printed):
     figures = {words[0]: [float(word) for word in words[1:]]
                for words in map(str.split, printed.splitlines()) if words}
@@ -187,6 +206,7 @@ def ucx_ways(ucx, bin_directory, cpus):
 def our_rows():
     by_time = "by processor time"
     each, shared = "2 threads, a worker each", "2 threads, one worker"
+    contexts = "2 threads, 2 transmit contexts"
     return [
         Row(f"{each} / 1 thread", each, "1 thread", 1.95),
         Row(f"{each} / 1 thread, {by_time}", each, "1 thread", 1.95, "by_cpu"),
@@ -194,6 +214,8 @@ def our_rows():
         Row(f"{shared} / 1 thread, {by_time}", shared, "1 thread", None, "by_cpu"),
         Row(f"{shared} / 1 thread, between processes", f"{shared}, between", "1 thread, between",
             1.0),
+        Row(f"{contexts} / 1 thread, sends alone", f"{contexts}, sends alone",
+            "1 thread, sends alone", 1.4),
         Row(f"1 thread beside {POLLERS} pollers / alone, {by_time}", "beside pollers",
             "1 thread, one worker", 0.9, "by_cpu"),
         Row(f"1 thread beside {POLLERS} that yield / alone, {by_time}", "beside pollers that yield",
@@ -406,8 +428,8 @@ def main():
             for row in rows])))
         return 0
     tagwire = compare.Tagwire(arguments.bin, cpus)
-    ways = our_ways(tagwire) + [way for ucx in installations
-                                for way in ucx_ways(ucx, arguments.bin, cpus)]
+    ways = our_ways(tagwire) + sending_ways(arguments.bin) + [
+        way for ucx in installations for way in ucx_ways(ucx, arguments.bin, cpus)]
     session = Session(tagwire, ways)
     limit = rounds.TimeLimit(arguments.seconds)
     notes = rounds.load_notes()

@@ -45,6 +45,17 @@ class Printed(unittest.TestCase):
         with self.assertRaises(ucx_peer.Skip):
             threads.parse_ucp_threads("messages_per_s\n")
 
+    def test_median_of_a_way_of_bench_sends_counts(self):
+        printed = ("301 rounds, bursts of 2000 messages a thread\n\n"
+                   "way             median        best\n"
+                   "multi        12.50 M/s   13.00 M/s  one thread, a worker of mode multi\n"
+                   "contexts     20.25 M/s   24.00 M/s  two threads\n\n"
+                   "contexts / multi: 1.62 (target >= 1.40: met)\n")
+        self.assertEqual(threads.parse_bench_sends(printed, "contexts"),
+                         {"rate": 20.25e6, "by_cpu": None})
+        with self.assertRaises(ucx_peer.Skip):
+            threads.parse_bench_sends(printed, "shared")
+
     def test_line_of_several_threads_has_fewer_figures(self):
         head = "|  Test  | # iterations | 50.0%ile |\n+-----+\n"
         one = head + "  500000   0.020    50.261  42.176   0.15   0.18   19896   23710\n"
@@ -81,10 +92,20 @@ class Rows(unittest.TestCase):
     def test_every_row_names_ways_that_are_measured(self):
         tagwire = SimpleNamespace()
         ucx = SimpleNamespace(name=UCX)
-        names = {way.name for way in [*threads.our_ways(tagwire),
+        names = {way.name for way in [*threads.our_ways(tagwire), *threads.sending_ways("bin"),
                                       *threads.ucx_ways(ucx, "bin", "0,1")]}
         for row in [*threads.our_rows(), *threads.rows_beside(UCX)]:
             self.assertLessEqual({row.ours, row.other}, names, row.name)
+
+
+    def test_two_transmit_contexts_have_a_target(self):
+        row = next(row for row in threads.our_rows()
+                   if row.ours == "2 threads, 2 transmit contexts, sends alone")
+        self.assertEqual(row.at_least, 1.4)
+        floors = {row.ours: [50, 51], row.other: [51, 52]}
+        for rate, is_met in ((14, True), (13, False)):
+            found = row.summary([reading({row.ours: rate, row.other: 10}, floors)], "near")
+            self.assertEqual(found["met"], is_met)
 
 
 class Sessions(unittest.TestCase):
