@@ -414,8 +414,9 @@ TEST_F(MsgTx, a_callback_may_close_what_others_wait_for) {
     } ends{this};
     const auto end = [](const tw_completion_t* done) {
         auto& all = *static_cast<Ends*>(done->context);
-        if (all.count++ == 0)
+        if (all.count++ == 0) {
             EXPECT_EQ(tw_ep_close(all.test->ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        }
         // With the worker's own lock.
         EXPECT_EQ(tw_ep_find(all.test->from_.worker(), all.test->at_.id()), nullptr);
     };
