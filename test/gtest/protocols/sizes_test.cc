@@ -96,7 +96,7 @@ TEST_F(MsgSizes, a_struct_of_later_headers_is_refused) {
     tw_worker_attr_t attr{};
     attr.struct_bytes = 4096;
     expect_refused(
-        "4096, but this library, 0.1.0, supports 64 bytes: the program was built with newer",
+        "4096, but this library, 0.1.0, supports 72 bytes: the program was built with newer",
         [&] { return tw_worker_query(worker_.get(), &attr); });
 }
 
