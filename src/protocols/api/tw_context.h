@@ -156,8 +156,9 @@ typedef struct tw_worker_attr {
     size_t multi_recv_bytes_min;  ///< A multi-receive ends below this many free bytes.
     size_t buffered_bytes_limit;  ///< Longest message that a buffered receive delivers whole.
     size_t buffered_bytes_min;    ///< Least that it delivers of a longer message.
-    size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
-    unsigned tx_contexts;         ///< As tw_worker_params_t or the option says.
+    /// Peers known, with or without an endpoint of the program; their transmit contexts count.
+    size_t endpoints;
+    unsigned tx_contexts;  ///< As tw_worker_params_t or the option says.
 } tw_worker_attr_t;
 
 /// Reads the properties and limits of a worker.

@@ -112,7 +112,8 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
 
 /// The endpoint by which messages of the calling thread leave.
 inline Endpoint& way_of(Endpoint& ep) {
-    return ep.tx.contexts == nullptr ? ep : ep.tx.contexts->of_this_thread();
+    Endpoint* way = ep.tx.contexts == nullptr ? nullptr : ep.tx.contexts->of_this_thread();
+    return way == nullptr ? ep : *way;
 }
 
 [[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to,

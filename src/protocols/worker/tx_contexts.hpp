@@ -101,9 +101,10 @@ class EpTxContexts {
     EpTxContexts(const EpTxContexts&) = delete;
     EpTxContexts& operator=(const EpTxContexts&) = delete;
 
-    Endpoint& of_this_thread() const {
+    /// nullptr: it was closed, and its front is being closed.
+    Endpoint* of_this_thread() const {
         const std::size_t number = number_of_thread();
-        return *(number < parts_.size() ? parts_[number] : parts_[number % parts_.size()]).ep;
+        return (number < parts_.size() ? parts_[number] : parts_[number % parts_.size()]).ep;
     }
     ucs_status_t open();
     /// The front is connected.

@@ -225,7 +225,7 @@ Worker::~Worker() {
 }
 
 unsigned Worker::refuse_progress() {
-    if (!std::exchange(has_refused_progress_, true))
+    if (!has_refused_progress_.exchange(true, std::memory_order_relaxed))
         TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include <uct/api/uct.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,8 +105,8 @@ class alignas(128) Worker : public WorkerCore {
     std::vector<std::byte> address_;
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h uct_ = nullptr;
-    unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
-    bool has_refused_progress_ = false;
+    unsigned calls_left_ = kCallsPerLook;            // before the clock is looked at
+    std::atomic<bool> has_refused_progress_{false};  // relaxed: it is logged once, or once more
     std::uint64_t next_look_ns_ = 0;
     std::unique_ptr<DeviceTags> own_device_tags_;
     PeerTable own_peers_{*this, params_};
