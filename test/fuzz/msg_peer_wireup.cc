@@ -77,6 +77,9 @@ ScriptedPeer::Message ScriptedPeer::hello(Input& input) {
     hello.known = (choice & 2) != 0 ? name_ : (choice & 4U) * 7;
     hello.number = connections_;
     hello.retired_id = (choice & 16) != 0 ? name_ : 0;
+    // A transmit context: of the victim, of another worker, or of none.
+    hello.tx_context = choice >> 5 & 3U;
+    hello.worker = (choice & 32) == 0 ? 0 : (choice & 128) != 0 ? at_.id : kId + 1;
     hello.rails = 1;
     Message rails;
     append_rail(&rails, contact_, self_, {0, 0});

@@ -51,7 +51,7 @@ Bytes Impostor::hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerR
     append(&bytes, proto::Wireup{static_cast<std::uint32_t>(proto::WireupOp::kHello),
                                  proto::kWireVersion, id_, victim_id_});
     append(&bytes, proto::Hello{kNameOfVictim, static_cast<std::uint32_t>(1 + more.size()), known,
-                                connections_, 0});
+                                connections_, 0, tx_context_, worker_});
     append_rail(&bytes, {transport_, 0, 0, self_.device_address(), self_.iface_address()});
     for (const proto::PeerRail& rail : more)
         append_rail(&bytes, rail);

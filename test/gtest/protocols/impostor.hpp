@@ -35,6 +35,11 @@ class Impostor {
     /// Says hello to a worker and waits for its hello. `more`: rails beside the one it has.
     void greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& more = {});
 
+    /// Says in hellos from now on that it is that transmit context of a worker.
+    void be_tx_context(std::uint32_t number, std::uint64_t worker) {
+        tx_context_ = number;
+        worker_ = worker;
+    }
     /// The hello once more, as if none of the victim's had come. False: there is no room.
     bool try_hello_again();
 
@@ -77,6 +82,8 @@ class Impostor {
     std::uint64_t id_;
     std::uint64_t victim_id_ = 0;
     std::uint32_t connections_ = 0;
+    std::uint32_t tx_context_ = 0;
+    std::uint64_t worker_ = 0;
     Entity self_;
     Endpoint to_victim_;
     proto::HelloMessage hello_{};

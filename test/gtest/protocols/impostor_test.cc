@@ -115,6 +115,37 @@ TEST_F(MsgImpostor, a_connection_may_have_the_name_of_one_that_is_over) {
     EXPECT_NE(impostor_.name(), 0U);
 }
 
+TEST_F(MsgImpostor, a_transmit_context_speaks_for_its_worker) {
+    constexpr std::uint64_t kWorker = 77;
+    impostor_.be_tx_context(1, kWorker);
+    ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
+    tw_completion_t done{};
+    const tw_op_t how = op(&mark_, TW_OP_COMPLETION);
+    Bytes to(8);
+    ASSERT_EQ(tw_tag_recv(victim().worker(), to.data(), to.size(), 5, 0, &how, nullptr),
+              TW_INPROGRESS);
+    impostor_.send(victim(), AmId::kEager, impostor_.eager(proto::kTagged, 5, pattern(8, 1)));
+    ASSERT_TRUE(impostor_.run_until(victim(), [&] { return !victim().done.empty(); }));
+    done = victim().done.front();
+    EXPECT_EQ(done.source, kWorker);
+    EXPECT_EQ(done.ep, nullptr);
+    EXPECT_EQ(to, pattern(8, 1));
+    // The worker itself has never come, and nobody can be asked for it.
+    tw_ep_h ep = nullptr;
+    EXPECT_EQ(tw_ep_create_to(victim().worker(), kWorker, nullptr, &ep), TW_ERR_NO_ELEM);
+    EXPECT_TRUE(victim().events.empty());
+}
+
+TEST_F(MsgImpostor, a_peer_cannot_become_a_transmit_context) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    impostor_.be_tx_context(1, 77);
+    const std::uint64_t before = garbage();
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] { return impostor_.try_hello_again(); }));
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 1; }));
+    EXPECT_TRUE(victim().failures.empty());
+    EXPECT_EQ(tw_ep_find(victim().worker(), Impostor::kId), ep_);
+}
+
 /// Its victim has the lower id, and so is the one that asks whether the connection can go.
 class MsgImpostorAbove : public MsgImpostor {
   protected:

@@ -223,6 +223,12 @@ TEST(Wire, a_hello_tells_of_each_of_its_rails) {
         HelloMessage refused{};
         EXPECT_FALSE(decode(bytes_of(wrong, head) + 3, &refused));
     }
+    EXPECT_TRUE(decode(bytes_of(Hello{1, 1, 0, 1, 0, 2, 77}, head) + 3, &message));
+    for (const Hello& half : {Hello{1, 1, 0, 1, 0, 2, 0}, Hello{1, 1, 0, 1, 0, 0, 77}}) {
+        HelloMessage refused{};
+        EXPECT_FALSE(decode(bytes_of(half, head) + 3, &refused))
+            << "a transmit context of no worker, or none of one";
+    }
 }
 
 TEST(Wire, an_offer_has_the_address_that_it_says) {
