@@ -107,7 +107,7 @@ typedef enum tw_peer_event {
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
-#define TW_TX_CONTEXTS_MAX 64
+#define TW_TX_CONTEXTS_MAX 64  ///< Most that tw_worker_params_t.tx_contexts may be.
 
 /// Parameters of tw_worker_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_worker_params {

@@ -43,7 +43,7 @@ class Wait {
         }
         for (;;) {
             if (TxContexts* contexts = worker_.tx_contexts())
-                sent_ = contexts->progress_for_wait();
+                sent_ = contexts->progress_contexts();
             const tw_status_t status = turn(is_over);
             if (status != TW_INPROGRESS)
                 return status;

@@ -368,8 +368,6 @@ void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
 
 void PeerTable::close(Endpoint& ep) {
     ep.is_open = false;
-    if (ep.tx.contexts != nullptr)
-        ep.tx.contexts->close_by_force();
     release_tx(ep);
     ep.closing().say_reset(false);
     ep.fail(UCS_ERR_CANCELED);

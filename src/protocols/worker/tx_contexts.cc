@@ -161,21 +161,16 @@ void EpTxContexts::ended() {
         owner_.remove(*this);
 }
 
-void EpTxContexts::close_by_force() {
-    for (const TxPart& part : parts_) {
-        const InContext inside(*part.context);
-        if (part.ep != nullptr && part.ep->is_open)
-            part.context->worker->peers().close(*part.ep);
-    }
-}
-
 void EpTxContexts::release() {
-    close_by_force();  // those that are open although their front has failed
     for (TxPart& part : parts_) {
-        const Entry entry(*part.context->worker);
+        const InContext inside(*part.context);
         part.context->forget(*front_);
-        if (part.ep != nullptr)
-            std::exchange(part.ep, nullptr)->tx.part = nullptr;
+        Endpoint* ep = std::exchange(part.ep, nullptr);
+        if (ep == nullptr)
+            continue;
+        ep->tx.part = nullptr;
+        if (ep->is_open)
+            part.context->worker->peers().close(*ep);
     }
     front_ = nullptr;
     if (ends_ == 0)
@@ -243,6 +238,10 @@ bool TxContexts::is_in_progress_here() const {
     return progressing == this;
 }
 
+bool TxContexts::is_in_callback() const {
+    return is_in_progress_here() || front_.is_progressing_thread();
+}
+
 unsigned TxContexts::progress(TxContext& context) {
     const unsigned count = context.worker->progress_shared();
     if (context.has_news_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -253,6 +252,8 @@ unsigned TxContexts::progress(TxContext& context) {
 /// The thread's own context each time, and the others in turn: their threads may poll no more.
 unsigned TxContexts::progress_contexts() {
     constexpr unsigned kCallsPerOther = 8;
+    if (is_in_callback())
+        return 0;
     const Progressing inside(*this);
     const std::size_t own = number_of_thread() % contexts_.size();
     // Relaxed: what is lost to another thread of this context is its turn.
@@ -268,13 +269,8 @@ unsigned TxContexts::progress_contexts() {
     return count;
 }
 
-unsigned TxContexts::progress_for_wait() {
-    const bool is_inside = is_in_progress_here() || front_.is_progressing_thread();
-    return is_inside ? 0 : progress_contexts();
-}
-
 unsigned TxContexts::progress() {
-    if (is_in_progress_here() || front_.is_progressing_thread())
+    if (is_in_callback())
         return front_.refuse_progress();
     const unsigned sent = progress_contexts();
     const unsigned count = front_.progress_shared();

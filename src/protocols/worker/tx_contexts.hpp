@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "protocols/api/tw_context.h"
-#include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -33,13 +32,13 @@ namespace tagwire::proto {
 class Context;
 class Endpoint;
 class EpTxContexts;
+class Rail;
 class TxContexts;
 class Worker;
 class WorkerCore;
 struct Fact;
 
-inline constexpr unsigned kTxContextsMax = TW_TX_CONTEXTS_MAX;
-
+/// Never UINT32_MAX.
 unsigned new_number_of_thread();
 
 /// The number of the calling thread, among all that have asked.
@@ -115,8 +114,8 @@ class EpTxContexts {
     tw_status_t flush(RequestKind kind);
     /// Some of what flush() has begun has not ended.
     bool awaits_ends() const { return ends_ > 0; }
-    void close_by_force();
-    /// Its front goes, and with it this as soon as nothing is awaited.
+    /// The front goes: those that are open are closed by force, and this goes as soon as nothing is
+    /// awaited.
     void release();
 
   private:
@@ -144,8 +143,8 @@ class TxContexts {
 
     /// As tw_worker_progress(), of all.
     unsigned progress();
-    /// As progress(), of the contexts alone, for a thread that waits; 0 in a callback.
-    unsigned progress_for_wait();
+    /// As progress(), of the contexts alone. 0 in a callback.
+    unsigned progress_contexts();
     /// The calling thread is in a callback of one of them.
     bool is_in_progress_here() const;
     unsigned poll(tw_completion_t* completions, unsigned max) const;
@@ -167,7 +166,8 @@ class TxContexts {
     ucs_status_t arm(std::uint64_t* deadline_ns) const;
 
   private:
-    unsigned progress_contexts();
+    /// The calling thread is in a callback of a context or of the front.
+    bool is_in_callback() const;
     unsigned progress(TxContext& context);
     void settle(TxContext& context);
 

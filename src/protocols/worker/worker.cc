@@ -98,11 +98,11 @@ ucs_status_t Worker::open_tx_contexts() {
                                                     : 1;
     if (count == 1)
         return UCS_OK;
-    if (!is_multi || count > kTxContextsMax) {
+    if (!is_multi || count > TW_TX_CONTEXTS_MAX) {
         TW_LOG_ERROR(
-            "worker: tx_contexts is %u; expected 1, or with TW_THREAD_MULTI at most %u, or 0 for "
+            "worker: tx_contexts is %u; expected 1, or with TW_THREAD_MULTI at most %d, or 0 for "
             "TAGWIRE_TX_CONTEXTS",
-            count, kTxContextsMax);
+            count, TW_TX_CONTEXTS_MAX);
         return UCS_ERR_INVALID_PARAM;
     }
     if (options().tag_offload) {

@@ -85,14 +85,16 @@ class MsgTx : public MsgTest {
         EXPECT_GE(status, TW_OK);
         return status == TW_INPROGRESS ? request : nullptr;
     }
-    /// Receives a message of any tag.
     tw_completion_t receive(Bytes& to, std::uint64_t tag, std::uint64_t ignore) {
+        return receive_at(at_, to, tag, ignore);
+    }
+    tw_completion_t receive_at(const Node& at, Bytes& to, std::uint64_t tag, std::uint64_t ignore) {
         tw_completion_t done{};
         tw_op_t how{};
         how.done = &done;
         tw_request_h request = nullptr;
         const tw_status_t answer =
-            tw_tag_recv(at_.worker(), to.data(), to.size(), tag, ignore, &how, &request);
+            tw_tag_recv(at.worker(), to.data(), to.size(), tag, ignore, &how, &request);
         if (answer == TW_INPROGRESS) {
             run([&] { return tw_request_test(request, &done) != TW_INPROGRESS; });
             tw_request_free(request);
@@ -177,16 +179,7 @@ TEST_F(MsgTx, messages_of_each_thread_stay_in_order) {
     std::array<std::uint64_t, kContexts + 1> next{};
     Bytes to(100'000);
     for (std::uint64_t i = 0; i < kMessages * (kContexts + 1); ++i) {
-        tw_completion_t done{};
-        tw_op_t how{};
-        how.done = &done;
-        tw_request_h request = nullptr;
-        if (tw_tag_recv(at_.worker(), to.data(), to.size(), 0, UINT64_MAX, &how, &request) ==
-            TW_INPROGRESS) {
-            while (tw_request_test(request, &done) == TW_INPROGRESS)
-                tw_worker_progress(at_.worker());
-            tw_request_free(request);
-        }
+        const tw_completion_t done = receive(to, 0, UINT64_MAX);
         ASSERT_EQ(done.status, TW_OK);
         ASSERT_LE(done.tag, kContexts);
         EXPECT_EQ(number_in(to), next[done.tag]++);
@@ -461,16 +454,7 @@ TEST_F(MsgTx, a_worker_sends_to_itself) {
     in_each_context([&](unsigned i) { send(pattern(3000, i), i); });
     for (unsigned i = 0; i < kContexts; ++i) {
         Bytes to(3000);
-        tw_completion_t done{};
-        tw_op_t how{};
-        how.done = &done;
-        tw_request_h request = nullptr;
-        const tw_status_t answer =
-            tw_tag_recv(from_.worker(), to.data(), to.size(), i, 0, &how, &request);
-        if (answer == TW_INPROGRESS) {
-            run([&] { return tw_request_test(request, &done) != TW_INPROGRESS; });
-            tw_request_free(request);
-        }
+        const tw_completion_t done = receive_at(from_, to, i, 0);
         EXPECT_EQ(done.ep, ep_);
         EXPECT_EQ(to, pattern(3000, i));
     }
