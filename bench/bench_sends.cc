@@ -13,11 +13,11 @@
 #include <sched.h>
 #include <tagwire.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -69,9 +69,9 @@ constexpr Ratio kRatios[] = {{"each", "single", 0},
                              {"contexts", "single", 0},
                              {"contexts", "multi", 1.4}};
 
-[[noreturn]] void fail(const std::string& what, int status = 1) {
+[[noreturn]] void fail(const std::string& what) {
     std::fprintf(stderr, "bench_sends: %s\n", what.c_str());
-    std::exit(status);
+    std::exit(1);
 }
 
 void must(tw_status_t status, const char* call) {
@@ -284,46 +284,30 @@ struct Wanted {
     std::vector<const Way*> ways;
 };
 
-[[noreturn]] void print_help() {
-    std::printf(
-        "usage: bench_sends [--rounds N] [WAY...]\n\n"
-        "The rate at which threads hand 8-byte messages over to sm while these fit into the\n"
-        "rings, which have %s slots unless TAGWIRE_SM_RING_SLOTS says how many.\n\n"
-        "  --rounds N  rounds, each with a burst of %llu messages a thread (default %zu)\n\n"
-        "ways (default all, in turn):\n",
-        kRingSlots, static_cast<unsigned long long>(kBurst), kDefaultRounds);
-    for (const Way& way : kWays)
-        std::printf("  %-10s  %s\n", way.name, way.doc);
-    std::exit(0);
-}
-
-std::size_t parse_rounds(std::string_view word) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value == 0 ||
-        value > kRoundsMax) {
-        fail("--rounds takes a number from 1 to " + std::to_string(kRoundsMax), 2);
+Wanted parse(int argc, char** argv) {
+    CLI::App app(
+        "Rate at which threads hand 8-byte messages over to sm while these fit into the rings, "
+        "which have " +
+        std::string(kRingSlots) + " slots unless TAGWIRE_SM_RING_SLOTS says how many");
+    std::string docs = "Ways to measure, in turn (default all): ";
+    std::vector<std::string> known, names;
+    for (const Way& way : kWays) {
+        known.emplace_back(way.name);
+        docs += (known.size() == 1 ? "" : "; ") + known.back() + ", " + way.doc;
     }
-    return value;
-}
-
-Wanted parse(const std::vector<std::string_view>& words) {
     Wanted wanted;
-    for (std::size_t i = 0; i < words.size(); ++i) {
-        if (words[i] == "--help" || words[i] == "-h")
-            print_help();
-        if (words[i] == "--rounds") {
-            wanted.rounds = parse_rounds(++i < words.size() ? words[i] : "");
-            continue;
-        }
-        const Way* const way =
-            std::ranges::find_if(kWays, [&](const Way& one) { return words[i] == one.name; });
-        if (way == std::end(kWays))
-            fail("no way '" + std::string(words[i]) + "' (bench_sends --help lists them)", 2);
-        wanted.ways.push_back(way);
+    app.add_option("--rounds", wanted.rounds,
+                   "Rounds, each with a burst of " + std::to_string(kBurst) + " messages a thread")
+        ->check(CLI::Range(std::uint64_t{1}, kRoundsMax))
+        ->capture_default_str();
+    app.add_option("way", names, docs)->check(CLI::IsMember(known));
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        std::exit(app.exit(error));
     }
-    if (wanted.ways.empty())
-        for (const Way& way : kWays)
+    for (const Way& way : kWays)
+        if (names.empty() || std::ranges::find(names, way.name) != names.end())
             wanted.ways.push_back(&way);
     return wanted;
 }
@@ -374,7 +358,7 @@ void print(const Arrangements& all, std::size_t rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const Wanted wanted = parse(std::vector<std::string_view>(argv + 1, argv + argc));
+    const Wanted wanted = parse(argc, argv);
     setenv("TAGWIRE_SM_RING_SLOTS", kRingSlots, 0);
     tw_context_params_t params{};
     params.transports = "sm";
