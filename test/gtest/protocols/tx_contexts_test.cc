@@ -13,7 +13,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr unsigned kContexts = 2;
+constexpr unsigned kContexts = 2;  // each has one other
 constexpr std::uint64_t kPatienceNs = 60'000'000'000;
 
 tw_worker_params_t params_with(unsigned contexts, tw_thread_mode_t mode = TW_THREAD_MULTI) {
@@ -210,18 +210,23 @@ TEST_F(MsgTx, their_source_is_the_worker) {
     EXPECT_EQ(at_.events, (std::vector<Node::PeerEvent>{{from_.id(), TW_PEER_UP, TW_OK}}));
 }
 
+/// The first operations of two contexts have the same number.
 TEST_F(MsgTx, a_cancel_takes_the_message_of_its_own_context) {
     connect();
-    std::array<tw_request_h, kContexts> requests{};
-    in_each_context(
-        [&](unsigned i) { requests[i] = send(pattern(8, i), i, TW_OP_MATCH_COMPLETE); });
-    run([&] { return at_.counter("rx_unexpected") == kContexts; });
-    ASSERT_EQ(tw_request_cancel(requests[0]), TW_OK);
-    EXPECT_EQ(status_of(TW_INPROGRESS, requests[0]), TW_ERR_CANCELED);
-    Bytes to(8);
-    receive(to, 1, 0);
-    EXPECT_EQ(to, pattern(8, 1));
-    EXPECT_EQ(status_of(TW_INPROGRESS, requests[1]), TW_OK);
+    for (unsigned cancelled = 0; cancelled < kContexts; ++cancelled) {
+        std::array<tw_request_h, kContexts> requests{};
+        const std::uint64_t before = at_.counter("rx_unexpected");
+        in_each_context(
+            [&](unsigned i) { requests[i] = send(pattern(8, i), i, TW_OP_MATCH_COMPLETE); });
+        run([&] { return at_.counter("rx_unexpected") == before + kContexts; });
+        ASSERT_EQ(tw_request_cancel(requests[cancelled]), TW_OK);
+        EXPECT_EQ(status_of(TW_INPROGRESS, requests[cancelled]), TW_ERR_CANCELED);
+        Bytes to(8);
+        const unsigned other = 1 - cancelled;
+        receive(to, other, 0);
+        EXPECT_EQ(to, pattern(8, other));
+        EXPECT_EQ(status_of(TW_INPROGRESS, requests[other]), TW_OK);
+    }
     EXPECT_EQ(at_.counter("garbage") + from_.counter("garbage"), 0U);
 }
 
