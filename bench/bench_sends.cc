@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -355,11 +356,7 @@ void print(const Arrangements& all, std::size_t rounds) {
     }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    const Wanted wanted = parse(argc, argv);
-    setenv("TAGWIRE_SM_RING_SLOTS", kRingSlots, 0);
+void measure(const Wanted& wanted) {
     tw_context_params_t params{};
     params.transports = "sm";
     tw_context_h context = nullptr;
@@ -372,5 +369,17 @@ int main(int argc, char** argv) {
         print(arrangements, wanted.rounds);
     }
     tw_context_destroy(context);
-    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        setenv("TAGWIRE_SM_RING_SLOTS", kRingSlots, 0);
+        measure(parse(argc, argv));
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "bench_sends: %s\n", error.what());
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
 }
