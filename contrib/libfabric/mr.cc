@@ -47,7 +47,7 @@ int make_mr(Domain& domain, const Range& range, void* context, fid_mr** mr_p) {
         auto mr = std::make_unique<Mr>(domain, range.key, context);
         if (range.length > 0) {
             const tw_status_t status =
-                tw_mem_map(domain.context, range.base, range.length, &mr->mem);
+                tw_mem_map(domain.context, range.base, range.length, nullptr, &mr->mem);
             if (status != TW_OK) {
                 domain.keys.erase(range.key);
                 return -error_of(status);

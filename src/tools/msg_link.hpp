@@ -188,7 +188,8 @@ class Mapping {
     Mapping(tw_context_h context, const Pages& pages, MemoryKind memory) : context_(context) {
         if (memory != MemoryKind::kMapped)
             return;
-        const tw_status_t status = tw_mem_map(context, pages.data(), pages.bytes(), &handle_);
+        const tw_status_t status =
+            tw_mem_map(context, pages.data(), pages.bytes(), nullptr, &handle_);
         if (status != TW_OK)
             throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
     }

@@ -151,7 +151,8 @@ void measure_registration(const MsgLink& link, Points* points) {
         for (unsigned i = 0; i < kRegistrations; ++i) {
             const std::uint64_t start = now_ns();
             tw_mem_h handle = nullptr;
-            const tw_status_t status = tw_mem_map(link.context(), pages.data(), size, &handle);
+            const tw_status_t status =
+                tw_mem_map(link.context(), pages.data(), size, nullptr, &handle);
             if (status != TW_OK)
                 throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
             tw_mem_unmap(link.context(), handle);

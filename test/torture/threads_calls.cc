@@ -254,7 +254,7 @@ void Threads::look(std::size_t worker, Self& self) {
             std::array<std::byte, 5000> memory;
             tw_mem_h mem = nullptr;
             const tw_context_h context = workers_[worker]->party->context();
-            if (tw_mem_map(context, memory.data(), memory.size(), &mem) == TW_OK)
+            if (tw_mem_map(context, memory.data(), memory.size(), nullptr, &mem) == TW_OK)
                 tw_mem_unmap(context, mem);
             break;
         }

@@ -45,7 +45,7 @@ class Context {
 class Memory {
   public:
     Memory(const Context& context, std::span<std::byte> bytes) : context_(context.get()) {
-        check(tw_mem_map(context_, bytes.data(), bytes.size(), &mem_), "tw_mem_map");
+        check(tw_mem_map(context_, bytes.data(), bytes.size(), nullptr, &mem_), "tw_mem_map");
     }
     Memory(Memory&& other) noexcept
         : context_(other.context_), mem_(std::exchange(other.mem_, nullptr)) {}

@@ -47,21 +47,64 @@ TAGWIRE_API void tw_context_destroy(tw_context_h context);
 
 // ---- Memory
 
-/// Makes memory known to every memory domain, so that messages from and to it need no copy.
+/// Rights that the key of memory gives to peers.
+enum tw_access {
+    TW_ACCESS_READ = 1 << 0,    ///< tw_get().
+    TW_ACCESS_WRITE = 1 << 1,   ///< tw_put().
+    TW_ACCESS_ATOMIC = 1 << 2,  ///< tw_atomic(), tw_atomic_fetch(), tw_atomic_cswap().
+    TW_ACCESS_ALL = TW_ACCESS_READ | TW_ACCESS_WRITE | TW_ACCESS_ATOMIC,
+    TW_ACCESS_NONE = 1 << 3  ///< Alone: memory for messages only, which has no key.
+};
+
+/// Kinds of memory. Later versions add memory of devices.
+typedef enum tw_memory_type {
+    TW_MEMORY_HOST  ///< Memory of the processors.
+} tw_memory_type_t;
+
+/// Parameters of tw_mem_map() and tw_mem_alloc(). Zeroes are the defaults of all but struct_bytes.
+typedef struct tw_mem_params {
+    size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_mem_params));  ///< sizeof(tw_mem_params_t).
+    /// TW_ACCESS_x; 0: TW_ACCESS_ALL. Messages from and to the memory need none.
+    uint32_t access;
+    tw_memory_type_t type;
+    uint64_t device;  ///< Number of the device that has the memory; 0 for TW_MEMORY_HOST.
+} tw_mem_params_t;
+
+/// Makes memory known to every memory domain, so that messages from and to it need no copy, and
+/// peers may use it by its key (tw_mem_pack()).
 ///
-/// The memory stays the program's, and stays mapped until tw_mem_unmap(). `length` is not 0. Any
-/// thread.
+/// The memory stays the program's, and stays mapped until tw_mem_unmap(). `length` is not 0.
+/// `params` may be NULL. Any thread.
 ///
 /// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
 /// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
 /// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `length` is 0.
+/// \retval TW_ERR_UNSUPPORTED  `params->type` is not TW_MEMORY_HOST.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `length` is 0, or `params` has a value that
+///     is not accepted; the log says which.
 TAGWIRE_API tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length,
-                                   tw_mem_h* mem_p);
+                                   const tw_mem_params_t* params, tw_mem_h* mem_p);
+
+/// Allocates memory that peers of this host can reach by loads and stores, and makes it known as
+/// tw_mem_map() does.
+///
+/// The memory is aligned to a page, and its contents are zeroes. tw_mem_unmap() frees it. Its
+/// size is limited by TAGWIRE_SM_ARENA_BYTES where the context has shared memory; without that it
+/// is memory of the process. `params` may be NULL. Any thread.
+///
+/// \retval TW_OK  *address_p is the memory, of at least `length` bytes, *mem_p its handle.
+/// \retval TW_ERR_NO_MEMORY  Out of memory, or the arena has no room; the log says which.
+/// \retval TW_ERR_IO_ERROR  As tw_mem_map(). TW_ERR_UNSUPPORTED and TW_ERR_INVALID_PARAM likewise.
+TAGWIRE_API tw_status_t tw_mem_alloc(tw_context_h context, size_t length,
+                                     const tw_mem_params_t* params, void** address_p,
+                                     tw_mem_h* mem_p);
 
 /// Releases a memory handle.
 ///
-/// No operation may be using it. The memory itself is not touched. Any thread.
+/// No operation of this process may be using it. Its key ends: operations of peers that begin later
+/// fail. A put that a peer is carrying out by loads and stores at this moment may still end, no
+/// other operation does. Memory of tw_mem_map() is not touched, that of tw_mem_alloc() is freed.
+/// Any thread.
 ///
 /// \retval TW_OK  Released.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the handle is of another context.
@@ -107,6 +150,12 @@ typedef enum tw_peer_event {
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
+/// Reports an operation of a peer on memory of this side. Runs inside progress, when the data is
+/// visible; may call everything but progress. `done`, valid during the call, has TW_DONE_REMOTE and
+/// TW_DONE_PUT, the immediate, the length, the address (`buffer`), the source's worker and endpoint
+/// as a receive has them.
+typedef void (*tw_rma_event_cb_t)(void* arg, const tw_completion_t* done);
+
 #define TW_TX_CONTEXTS_MAX 64  ///< Most that tw_worker_params_t.tx_contexts may be.
 
 /// Parameters of tw_worker_create(). Zeroes are the defaults of all but struct_bytes.
@@ -121,6 +170,10 @@ typedef struct tw_worker_params {
     /// Transmit contexts, with TW_THREAD_MULTI: how many connections to each peer carry messages
     /// of its threads, each with a lock of its own. 0: as TAGWIRE_TX_CONTEXTS says, 1 by default.
     unsigned tx_contexts TW_CXX_DEFAULT(0);
+    /// Told of puts with TW_OP_IMM. NULL: the worker's completion queue has them, with `context`
+    /// NULL.
+    tw_rma_event_cb_t rma_event TW_CXX_DEFAULT(nullptr);
+    void* rma_event_arg TW_CXX_DEFAULT(nullptr);
 } tw_worker_params_t;
 
 /// Opens a worker: an interface of every transport.

@@ -31,6 +31,7 @@ typedef struct tw_context* tw_context_h;
 typedef struct tw_worker* tw_worker_h;
 typedef struct tw_ep* tw_ep_h;
 typedef struct tw_mem* tw_mem_h;          ///< A registration with every domain; see tw_mem_map().
+typedef struct tw_key* tw_key_h;          ///< The key to memory of a peer; see tw_key_unpack().
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
 typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
@@ -56,7 +57,8 @@ enum tw_op_flag {
     /// tw_worker_attr_t.inject_bytes_max; TW_ERR_NO_RESOURCE while the library's copies are used
     /// up.
     TW_OP_INJECT = 1 << 2,
-    /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion.
+    /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion. (put)
+    /// The target is told that the data is there: tw_rma_event_cb_t.
     TW_OP_IMM = 1 << 3,
     /// (send) Complete when the buffer may be reused. The default.
     TW_OP_INJECT_COMPLETE = 1 << 4,
@@ -118,7 +120,11 @@ enum tw_done_flag {
     TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
     TW_DONE_FLUSH = 1 << 7,       ///< A flush or close.
     TW_DONE_BUFFERED = 1 << 8,    ///< A buffered receive.
-    TW_DONE_MORE = 1 << 9         ///< ... and the message is longer than what `buffer` has.
+    TW_DONE_MORE = 1 << 9,        ///< ... and the message is longer than what `buffer` has.
+    TW_DONE_PUT = 1 << 11,
+    TW_DONE_GET = 1 << 12,
+    TW_DONE_ATOMIC = 1 << 13,
+    TW_DONE_REMOTE = 1 << 14  ///< With one of the three: a peer's operation on memory of this side.
 };
 
 /// The completion of an operation.

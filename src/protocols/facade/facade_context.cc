@@ -8,12 +8,44 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 
 using namespace tagwire::proto;
 using tagwire::ucs::read_sized;
 using tagwire::ucs::write_sized;
+
+namespace {
+
+/// `address` null: memory is allocated.
+tw_status_t make_memory(const char* call, Context& context, void* address, size_t length,
+                        const tw_mem_params_t* given, tw_mem_h* mem_p) {
+    if (given != nullptr && !tagwire::ucs::has_size(*given))
+        return refuse_size(call, "params", given->struct_bytes, sizeof *given);
+    const tw_mem_params_t params = given == nullptr ? tw_mem_params_t{} : read_sized(*given);
+    if (length == 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "%s: length is 0", call);
+    if (params.type != TW_MEMORY_HOST)
+        TW_REFUSE(TW_ERR_UNSUPPORTED, "%s: params->type is %d; this library knows TW_MEMORY_HOST",
+                  call, static_cast<int>(params.type));
+    if (params.device != 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "%s: params->device is %lu; memory of the host has 0", call,
+                  params.device);
+    const uint32_t access = params.access == 0 ? std::uint32_t{TW_ACCESS_ALL} : params.access;
+    if (access != TW_ACCESS_NONE && (access & ~std::uint32_t{TW_ACCESS_ALL}) != 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM,
+                  "%s: params->access is 0x%x; expected TW_ACCESS_READ, WRITE, ATOMIC, or "
+                  "TW_ACCESS_NONE alone",
+                  call, access);
+    std::unique_ptr<Memory> memory;
+    const ucs_status_t status = Memory::make(context, address, length, access, &memory);
+    if (status == UCS_OK)
+        *mem_p = memory.release();
+    return tw(status);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -46,17 +78,26 @@ void tw_context_destroy(tw_context_h context) {
     delete &context_of(context);
 }
 
-tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_mem_h* mem_p) try {
+tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length,
+                       const tw_mem_params_t* params, tw_mem_h* mem_p) try {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(address);
     TW_REFUSE_NULL(mem_p);
-    if (length == 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "length is 0");
-    std::unique_ptr<Memory> memory;
-    const ucs_status_t status = Memory::map(context_of(context), address, length, &memory);
-    if (status == UCS_OK)
-        *mem_p = memory.release();
-    return tw(status);
+    return make_memory(__func__, context_of(context), address, length, params, mem_p);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_mem_alloc(tw_context_h context, size_t length, const tw_mem_params_t* params,
+                         void** address_p, tw_mem_h* mem_p) try {
+    TW_REFUSE_NULL(context);
+    TW_REFUSE_NULL(address_p);
+    TW_REFUSE_NULL(mem_p);
+    const tw_status_t status =
+        make_memory(__func__, context_of(context), nullptr, length, params, mem_p);
+    if (status == TW_OK)
+        *address_p = memory_of(*mem_p).address();
+    return status;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }

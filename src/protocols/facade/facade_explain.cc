@@ -9,6 +9,7 @@
 #include "protocols/cost/calibration.hpp"
 #include "protocols/facade/explain.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/entry.hpp"
 #include "protocols/worker/worker.hpp"
 
 using namespace tagwire::proto;

@@ -11,6 +11,7 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/api/tw_data.h"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/time/clock.hpp"

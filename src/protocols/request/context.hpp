@@ -17,6 +17,7 @@
 #include "protocols/completion/completion_queue.hpp"
 #include "protocols/cost/calibration.hpp"
 #include "protocols/cost/options.hpp"
+#include "protocols/request/mem_table.hpp"
 #include "protocols/request/reg_cache.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -61,6 +62,18 @@ class alignas(128) Context : public tw_context {
     /// Null: none was asked for.
     RegCache* cache() const { return cache_.get(); }
 
+    /// Memory that has keys.
+    MemTable& memories() { return memories_; }
+    /// Nothing but one device reaches memory of this context, and it carries out atomics.
+    bool atomics_by_device() const {
+        // Relaxed: nothing else goes with it.
+        return atomics_by_device_.load(std::memory_order_relaxed);
+    }
+    /// The first worker has found out; the others find the same.
+    void set_atomics_by_device(bool is_so) {
+        atomics_by_device_.store(is_so, std::memory_order_relaxed);  // Relaxed: as above
+    }
+
     /// Bits of a tag that tell who sent it; 0: none.
     std::uint64_t tag_sender_mask = 0;
     /// Workers, memory handles and completion queues that need it.
@@ -91,6 +104,8 @@ class alignas(128) Context : public tw_context {
     ucs::ReserveVector<Domain> domains_;
     ucs::ReserveVector<Resource> resources_;
     std::unique_ptr<RegCache> cache_;
+    MemTable memories_;
+    std::atomic<bool> atomics_by_device_{false};
     std::mutex queues_lock_;
     std::vector<CompletionQueue*> queues_;
 };

@@ -2,36 +2,129 @@
 #include "protocols/request/memory.hpp"
 
 #include <cstdint>
+#include <utility>
 
+#include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
-ucs_status_t Memory::map(Context& context, void* address, std::size_t length,
-                         std::unique_ptr<Memory>* memory_p) {
-    std::unique_ptr<Memory> memory(new Memory(context, address, length));
+namespace {
+
+/// Where it can be reached by loads and stores of other processes; null: nowhere.
+uct_md_h allocating_domain(const Context& context) {
+    constexpr unsigned kNeeded = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_RKEY_PTR;
+    for (const Domain& domain : context.domains())
+        if ((domain.attr.cap.flags & kNeeded) == kNeeded)
+            return domain.md;
+    return nullptr;
+}
+
+/// The rights that a domain checks, of TW_ACCESS_x.
+unsigned domain_rights(std::uint32_t access) {
+    unsigned flags = UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE;
+    if ((access & TW_ACCESS_READ) != 0)
+        flags |= UCT_MD_MEM_ACCESS_REMOTE_GET;
+    if ((access & TW_ACCESS_WRITE) != 0)
+        flags |= UCT_MD_MEM_ACCESS_REMOTE_PUT;
+    if ((access & TW_ACCESS_ATOMIC) != 0)
+        flags |= UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+    return flags;
+}
+
+}  // namespace
+
+ucs_status_t Memory::make(Context& context, void* address, std::size_t length, std::uint32_t access,
+                          std::unique_ptr<Memory>* memory_p) {
+    std::unique_ptr<Memory> memory(new Memory(context, address, length, access));
     ++context.users;
-    memory->handles_.reserve(context.domains().size());  // what is registered is written down
-    for (const Domain& domain : context.domains()) {
+    ucs_status_t status = address == nullptr ? memory->allocate() : UCS_OK;
+    if (status == UCS_OK)
+        status = memory->register_all(UCT_MD_MEM_ACCESS_ALL, &memory->handles_);
+    if (status == UCS_OK && access != TW_ACCESS_ALL && memory->is_remote())
+        status = memory->register_all(domain_rights(access), &memory->restricted_);
+    if (status == UCS_OK)
+        *memory_p = std::move(memory);
+    return status;
+}
+
+ucs_status_t Memory::allocate() {
+    const uct_md_h domain = allocating_domain(context_);
+    const uct_alloc_method_t method =
+        domain == nullptr ? UCT_ALLOC_METHOD_MMAP : UCT_ALLOC_METHOD_MD;
+    uct_mem_alloc_params_t params{};
+    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MDS |
+                        UCT_MEM_ALLOC_PARAM_FIELD_NAME;
+    params.flags = UCT_MD_MEM_ACCESS_ALL;
+    params.mds.mds = &domain;
+    params.mds.count = domain == nullptr ? 0 : 1;
+    params.name = "tw_mem_alloc";
+    const ucs_status_t status = uct_mem_alloc(length_, &method, 1, &params, &allocated_);
+    if (status != UCS_OK) {
+        allocated_ = {};
+        return status;
+    }
+    address_ = allocated_.address;
+    length_ = allocated_.length;
+    return UCS_OK;
+}
+
+ucs_status_t Memory::register_all(unsigned flags, std::vector<uct_mem_h>* handles) {
+    handles->reserve(context_.domains().size());  // what is registered is written down
+    for (const Domain& domain : context_.domains()) {
         uct_mem_h handle = UCT_MEM_HANDLE_NULL;
-        const ucs_status_t status =
-            uct_md_mem_reg(domain.md, address, length, UCT_MD_MEM_ACCESS_ALL, &handle);
+        const ucs_status_t status = uct_md_mem_reg(domain.md, address_, length_, flags, &handle);
         if (status != UCS_OK) {
-            TW_LOG_ERROR("mapping %zu bytes at %p failed in a memory domain of %s: %s", length,
-                         address, domain.attr.component_name, ucs_status_string(status));
+            TW_LOG_ERROR("mapping %zu bytes at %p failed in a memory domain of %s: %s", length_,
+                         address_, domain.attr.component_name, ucs_status_string(status));
             return status;
         }
-        memory->handles_.push_back(handle);
+        handles->push_back(handle);
     }
-    *memory_p = std::move(memory);
     return UCS_OK;
 }
 
 Memory::~Memory() {
-    for (std::size_t i = 0; i < handles_.size(); ++i)
-        uct_md_mem_dereg(context_.domains()[i].md, handles_[i]);
+    if (id_ != 0)
+        context_.memories().remove(id_);
+    for (const std::vector<uct_mem_h>* handles : {&restricted_, &handles_})
+        for (std::size_t i = 0; i < handles->size(); ++i)
+            uct_md_mem_dereg(context_.domains()[i].md, (*handles)[i]);
+    if (allocated_.length > 0)
+        uct_mem_free(&allocated_);
     --context_.users;
+}
+
+ucs_status_t Memory::expose() {
+    const std::lock_guard guard(key_lock_);
+    if (id_ != 0)
+        return UCS_OK;
+    atomics_by_device_ = context_.atomics_by_device();
+    id_ = context_.memories().add(*this);
+    return id_ == 0 ? UCS_ERR_EXCEEDS_LIMIT : UCS_OK;
+}
+
+ucs_status_t Memory::pack(std::byte* to, std::size_t* length_p) {
+    if (const ucs_status_t status = expose(); status != UCS_OK)
+        return status;
+    MemoryKeyWriter writer(
+        {id_, reinterpret_cast<std::uintptr_t>(address_), length_, access_, atomics_by_device_});
+    const auto& handles = restricted_.empty() ? handles_ : restricted_;
+    for (std::size_t i = 0; i < handles.size(); ++i) {
+        std::byte key[UINT8_MAX];
+        const Domain& domain = context_.domains()[i];
+        if (domain.attr.rkey_packed_size <= sizeof key &&
+            uct_md_mkey_pack(domain.md, handles[i], key) == UCS_OK)
+            writer.add(i, {key, domain.attr.rkey_packed_size});
+    }
+    *length_p = writer.write(to);
+    return UCS_OK;
+}
+
+std::byte* Memory::reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {
+    auto* const at = reinterpret_cast<std::byte*>(address);
+    return (access_ & access) != 0 && covers(at, length) ? at : nullptr;
 }
 
 RegLease* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {

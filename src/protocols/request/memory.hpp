@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that every domain of a context knows.
+// Memory that every domain of a context knows, and what peers may do with it.
 #pragma once
 
 #include <uct/api/uct.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "protocols/api/tw_context.h"
 #include "protocols/request/context.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -17,8 +20,9 @@ namespace tagwire::proto {
 
 class Memory : public tw_mem {
   public:
-    static ucs_status_t map(Context& context, void* address, std::size_t length,
-                            std::unique_ptr<Memory>* memory_p);
+    /// `access`: TW_ACCESS_x, not 0. `address` null: memory is allocated.
+    static ucs_status_t make(Context& context, void* address, std::size_t length,
+                             std::uint32_t access, std::unique_ptr<Memory>* memory_p);
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
     ~Memory();
@@ -26,15 +30,37 @@ class Memory : public tw_mem {
     const Context& context() const { return context_; }
     uct_mem_h handle(std::size_t domain) const { return handles_[domain]; }
     bool covers(const void* address, std::size_t length) const;
+    void* address() const { return address_; }
+    std::size_t length() const { return length_; }
+
+    /// Packs its key; *length_p: its bytes, at most TW_KEY_BYTES_MAX. UCS_ERR_EXCEEDS_LIMIT: too
+    /// much memory has one.
+    ucs_status_t pack(std::byte* to, std::size_t* length_p);
+    /// Where peers that have one of the rights `access` reach [address, address + length); nullptr:
+    /// they do not.
+    std::byte* reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const;
+    bool is_remote() const { return access_ != TW_ACCESS_NONE; }
+    /// Atomics on its numbers of 64 bits are the device's.
+    bool atomics_by_device() const { return atomics_by_device_; }
 
   private:
-    Memory(Context& context, void* address, std::size_t length)
-        : context_(context), address_(address), length_(length) {}
+    Memory(Context& context, void* address, std::size_t length, std::uint32_t access)
+        : context_(context), address_(address), length_(length), access_(access) {}
+    ucs_status_t allocate();
+    ucs_status_t register_all(unsigned flags, std::vector<uct_mem_h>* handles);
+    ucs_status_t expose();
 
     Context& context_;
     void* address_;
     std::size_t length_;
-    std::vector<uct_mem_h> handles_;
+    const std::uint32_t access_;
+    uct_allocated_memory_t allocated_{};  // its length is 0: the memory is the program's
+    std::vector<uct_mem_h> handles_;      // with all rights, for messages
+    std::vector<uct_mem_h> restricted_;   // with those of its key, where these are fewer
+    // From the first key on.
+    std::mutex key_lock_;
+    std::uint64_t id_ = 0;
+    bool atomics_by_device_ = false;
 };
 
 inline Memory& memory_of(tw_mem_h handle) {

@@ -30,6 +30,7 @@ namespace tagwire::proto {
 
 struct RegLease;
 struct DeviceReceive;
+struct RmaOp;
 class Endpoint;
 class Memory;
 class Tally;
@@ -72,7 +73,7 @@ struct IovBlock {
     tw_iov_t elements[TW_IOV_MAX];
 };
 
-enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
+enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose, kRma };
 
 /// A rendezvous that is read or written: made when needed.
 struct Transfer;
@@ -85,7 +86,7 @@ struct Transmission : uct_completion_t {
 };
 
 struct alignas(4) RequestState {  // one word to write
-    RequestKind kind : 2 = RequestKind::kSend;
+    RequestKind kind : 3 = RequestKind::kSend;
     bool is_whole : 1 = false;  // all of it is valid
     bool is_tagged : 1 = false;
     bool is_foreign : 1 = false;    // memory of the program
@@ -141,6 +142,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     };
     Transmission* transmission;
     DeviceReceive* on_device;
+    RmaOp* rma;           // kRma
     CompletionQueue* cq;  // TW_OP_CQ
     Tally* tally;         // TW_OP_TALLY
     KeptCompletion kept;  // when it has ended and `cq` was full

@@ -104,6 +104,7 @@ void Request::make_whole() {
     cached = nullptr;
     transmission = nullptr;
     on_device = nullptr;
+    rma = nullptr;
     cq = nullptr;
     tally = nullptr;
     done = {};
@@ -188,6 +189,17 @@ Request* RequestTable::make_internal(const tw_op_t& op, bool is_start) {
     return request;
 }
 
+bool RequestTable::add_completion(const tw_completion_t& done) {
+    tw_op_t op{};
+    op.flags = TW_OP_COMPLETION;
+    Request* request = make_internal(op, false);
+    if (request == nullptr)
+        return false;
+    request->done = done;
+    report(*request);
+    return true;
+}
+
 bool RequestTable::set_buffer(Request& request, const void* base, std::size_t length,
                               const tw_iov_t* list, std::size_t elements, tw_mem_h memory) {
     request.buffer.base = static_cast<std::byte*>(const_cast<void*>(base));
@@ -250,6 +262,8 @@ void RequestTable::release_buffers(Request& request) {
 
 void RequestTable::release(Request& request) {
     if (request.is_whole) {
+        if (request.rma != nullptr)
+            worker_.rma_ops().end(request);
         release_buffers(request);
         let_go(request);
     }

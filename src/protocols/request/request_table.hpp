@@ -80,6 +80,8 @@ class RequestTable {
     void report(Request& request);
     /// The result of the call that made `request`.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
+    /// A completion of no operation of the program, for poll(). False: out of memory.
+    [[nodiscard]] bool add_completion(const tw_completion_t& done);
     /// The call that made `request` has returned already, with TW_INPROGRESS.
     void answer_later(Request& request);
     unsigned poll(tw_completion_t* completions, unsigned max);

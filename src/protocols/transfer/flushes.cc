@@ -57,7 +57,7 @@ void Flushes::check() {
         sent_.erase(*flush);
         if (flush->kind == RequestKind::kClose)
             ep_.closing().closed();
-        ep_.worker.finish(*flush, UCS_OK);
+        ep_.worker.finish(*flush, ep_.rma.take_refusal());
     }
 }
 

@@ -53,25 +53,38 @@ Request* SendQueue::begin(const Outgoing& message) {
     }
     request->ep = &ep_;
     request->is_tagged = message.is_tagged;
-    request->order = ep_.flushes().next_order();
     request->done = end_of(message, sender_handle(ep_));
     request->done.request = request;
+    if (submit(*request))
+        return request;
+    requests.release(*request);
+    return nullptr;
+}
+
+bool SendQueue::submit(Request& request) {
+    request.order = ep_.flushes().next_order();
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_empty() &&
-        ep_.may_start(*request)) {
+        ep_.may_start(request)) {
         begin_steps();
-        status = ep_.start(*request);
+        status = ep_.start(request);
     }
     if (status == UCS_ERR_NO_RESOURCE) {
-        if ((request->flags & TW_OP_INJECT) != 0 && requests.copy_of(*request) == nullptr) {
-            requests.release(*request);
-            return nullptr;
-        }
-        push(*request);
-    } else if (status != UCS_INPROGRESS) {
-        ep_.worker.finish(*request, status);
+        if ((request.flags & TW_OP_INJECT) != 0 &&
+            ep_.worker.requests().copy_of(request) == nullptr)
+            return false;
+        push(request);
+    } else if (status == UCS_INPROGRESS) {
+        started(request);
+    } else {
+        ep_.worker.finish(request, status);
     }
-    return request;
+    return true;
+}
+
+void SendQueue::started(Request& request) {
+    if (request.kind == RequestKind::kRma)
+        ep_.rma.begun(request);
 }
 
 void SendQueue::push(Request& request) {
@@ -153,6 +166,8 @@ ucs_status_t SendQueue::drain() {
             step = drain_operations();
         if (step == Step::kIdle)
             step = drain_data();
+        if (step == Step::kIdle)
+            step = drain_gets();
     }
     if (steps_left_ == 0 && ep_.state() == EpState::kReady) {
         stall();  // the rest is for the next calls of progress
@@ -180,7 +195,9 @@ SendQueue::Step SendQueue::drain_operations() {
     if (status == UCS_ERR_NO_RESOURCE)
         return Step::kFull;
     pop();
-    if (status != UCS_INPROGRESS)
+    if (status == UCS_INPROGRESS)
+        started(request);
+    else
         ep_.worker.finish(request, status);
     return Step::kDone;
 }
@@ -193,11 +210,21 @@ SendQueue::Step SendQueue::drain_data() {
     ucs_status_t status = UCS_OK;
     if (request->transfer != nullptr)
         return move_pieces(*request) ? Step::kDone : Step::kFull;
-    if (request->kind == RequestKind::kReceive)
+    if (request->kind == RequestKind::kRma)
+        status = ep_.rma.resume(*request);
+    else if (request->kind == RequestKind::kReceive)
         status = ep_.worker.receiver().send_rtr(*request);
     else
         status = ep_.rndv().send_piece(*request);
     return status == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
+}
+
+/// Data that the peer gets from us.
+SendQueue::Step SendQueue::drain_gets() {
+    RmaTarget& target = ep_.rma_target;
+    if (!target.has_gets())
+        return Step::kIdle;
+    return target.send_piece() == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
 }
 
 /// Pieces of the own lane's part of a transfer. False: the transport is full.

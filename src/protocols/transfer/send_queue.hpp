@@ -40,6 +40,9 @@ class SendQueue {
     /// A message of the program: it has ended, is outstanding, or waits here. nullptr: there is no
     /// room for its request.
     Request* begin(const Outgoing& message);
+    /// A new operation: it has ended, is outstanding, or waits here. False: there is no room for a
+    /// copy of what it injects, and nothing has happened.
+    bool submit(Request& request);
     void push(Request& request);
     /// Pieces of a transfer, or an offer to the sender to write it.
     void push_data(Request& request);
@@ -88,9 +91,12 @@ class SendQueue {
     /// There was nothing to do, something was done, the transport is full.
     enum class Step : std::uint8_t { kIdle, kDone, kFull };
 
+    /// Endpoint::start() has begun it, and no queue has it any more.
+    void started(Request& request);
     Step drain_controls();
     Step drain_operations();
     Step drain_data();
+    Step drain_gets();
     bool move_pieces(Request& request);
 
     /// Steps of one call: a fast receiver cannot keep the sender inside one call.

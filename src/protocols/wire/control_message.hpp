@@ -38,6 +38,7 @@ enum class ControlOp : std::uint32_t {
     kReset = 18,
     kDown = 19,
     kAdvice = 20,
+    kRmaReply = 21,
 };
 
 /// The send was matched or delivered, as it had asked.
@@ -168,6 +169,14 @@ struct Advice {
 };
 /// Added to Advice::trials: messages go eager instead of by rendezvous, and not the reverse.
 inline constexpr std::uint8_t kTrialsOfEager = 0x80;
+
+/// A one-sided operation of the receiver of this is over, at its owner's side.
+struct RmaReply {
+    static constexpr auto kOp = ControlOp::kRmaReply;
+    std::uint32_t op_id;   // of the initiator; 0: it was over there
+    std::int32_t status;   // ucs_status_t
+    std::uint64_t before;  // of an atomic: the number that was there
+};
 
 /// A control message as it is sent.
 struct Control {

@@ -8,6 +8,7 @@
 //     rndv_messages.hpp     requests, offers and data of rendezvous
 //     control_message.hpp   operations of endpoints on each other
 //     wireup_messages.hpp   hellos and offers
+//     rma_messages.hpp      one-sided operations, where the transport has none
 //
 // A peer may change the memory that a message lies in while it is read. So each message has one
 // decode() function, which copies everything but the program's data and checks the copy; only the
@@ -29,15 +30,19 @@ static_assert(std::endian::native == std::endian::little);
 
 /// Identifiers of active messages.
 enum class AmId : std::uint8_t {
-    kEager = 1,    // Header ...
-    kPart = 2,     // Part, data: a further part of an eager message
-    kRts = 3,      // Header, ... Rts, keys: request of a rendezvous
-    kData = 4,     // RndvData, data: of a rendezvous that is copied
-    kControl = 5,  // Control
-    kWireup = 6,   // Wireup ...
-    kRtr = 7,      // Rtr, keys: the data of a rendezvous can be written
+    kEager = 1,       // Header ...
+    kPart = 2,        // Part, data: a further part of an eager message
+    kRts = 3,         // Header, ... Rts, keys: request of a rendezvous
+    kData = 4,        // RndvData, data: of a rendezvous that is copied
+    kControl = 5,     // Control
+    kWireup = 6,      // Wireup ...
+    kRtr = 7,         // Rtr, keys: the data of a rendezvous can be written
+    kPut = 8,         // PutPart, data: of a put by messages
+    kRmaRequest = 9,  // RmaRequest: a get or an atomic by messages
+    kGetData = 10,    // GetData, data
+    kNotice = 11,     // Notice: of a put
 };
-inline constexpr auto kAmIdLast = AmId::kRtr;
+inline constexpr auto kAmIdLast = AmId::kNotice;
 
 using WireBytes = std::span<const std::byte>;
 

@@ -47,6 +47,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
     : worker(owner), peer_id(peer), worker_id(of_worker) {}
 
 Endpoint::~Endpoint() {
+    while (RemoteKey* key = keys.pop_front())
+        key->ep = nullptr;
     disconnect();
 }
 
@@ -71,10 +73,16 @@ tw_status_t Endpoint::send(const Outgoing& message) {
 
 bool Endpoint::may_start(const Request& request) const {
     return (request.flags & TW_OP_FENCE) == 0 || request.offset > 0 ||
-           (outstanding.empty() && flushes_.is_empty());
+           (outstanding.empty() && flushes_.is_empty() && !rma.awaits_replies());
 }
 
 ucs_status_t Endpoint::start(Request& request) {
+    if ((request.flags & TW_OP_FENCE) != 0 && request.offset == 0) {
+        if (const ucs_status_t status = uct_ep_fence(lane_, 0); status != UCS_OK)
+            return status;
+    }
+    if (request.kind == RequestKind::kRma)
+        return rma.start(request);
     if (request.kind != RequestKind::kSend)
         return flushes_.start(request);
     if (!rndv_.takes(request))
@@ -91,8 +99,13 @@ void Endpoint::update_direct() {
                            !is_paused_ && !is_closing && !closing_.has_asked();
     const std::size_t end = is_direct ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
-    if (!worker.is_multi)
-        unlocked_end_ = end;
+    if (worker.is_multi)
+        return;
+    unlocked_end_ = end;
+    const bool is_free = state_ == EpState::kReady && queue_.is_empty() && !is_closing &&
+                         !closing_.has_asked() && rail_->can_get() && rail_->can_put();
+    rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
+    rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
 }
 
 void Endpoint::request_ended() {
@@ -115,6 +128,13 @@ void Endpoint::cancel(Request& request) {
         worker.finish(request, UCS_ERR_CANCELED);
         request_ended();
         update_direct();
+    } else if (request.kind == RequestKind::kRma) {
+        if (request.is_queued && !request.is_outstanding && !RmaSender::has_begun(request)) {
+            queue_.remove(request);
+            worker.finish(request, UCS_ERR_CANCELED);
+            request_ended();
+            update_direct();
+        }
     } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
         control(Cancel{request.id});
     }
@@ -132,6 +152,7 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     lane_ = lane;
     rail_ = &rail;
     peer_rail_ = peer_rail;
+    rma_lane.peer_domain = connector_.domain_of_peer(peer_rail);
     copy_in.begin(rail.copies().in, rail.chooses_copies());
     copy_out = rail.copies().out;
     state_ = EpState::kReady;
@@ -171,6 +192,7 @@ void Endpoint::begin_anew() {
     first_announced = 0;
     eager_.begin_anew();
     rndv_.begin_anew();
+    rma.begin_anew();
     update_direct();
     connector_.begin_anew();
 }
@@ -212,6 +234,7 @@ void Endpoint::fail(ucs_status_t status) {
     queue_.clear_controls();
     connector_.clear();
     queue_.clear_data();
+    rma_target.clear();
     worker.receiver().drop_incoming(*this, status, is_last);
     worker.peers().release_id(*this);
     for (RequestList* list : {&receiving, &outstanding})

@@ -32,6 +32,9 @@
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/rma/remote_key.hpp"
+#include "protocols/rma/rma_sender.hpp"
+#include "protocols/rma/rma_target.hpp"
 #include "protocols/rndv/rndv_sender.hpp"
 #include "protocols/transfer/flushes.hpp"
 #include "protocols/transfer/send_queue.hpp"
@@ -80,6 +83,14 @@ struct EpTx {
     // The worker is a transmit context: the endpoint that the program has, and its place there.
     Endpoint* front = nullptr;
     TxPart* part = nullptr;
+};
+
+/// The lane, for one-sided operations.
+struct RmaLane {
+    // Shorter puts and gets go at once, where calls take no lock; else 0: something waits.
+    std::size_t put_end = 0;
+    std::size_t get_end = 0;
+    std::uint8_t peer_domain = UINT8_MAX;  // the peer's memory domain that it leads to
 };
 
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
@@ -214,9 +225,14 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool has_flooded = false;  // it fails because of that
 
     RequestList outstanding;  // sends that have gone and not ended
+    RemoteKeyList keys;       // that the program has for it
     RequestList receiving;    // receives that matched a message that is not all here
 
     EpTx tx;
+
+    RmaSender rma{*this};
+    RmaTarget rma_target{*this};
+    RmaLane rma_lane;
 
   private:
     // Fields that a short message reads, first.

@@ -107,6 +107,9 @@ bool on_operation(Endpoint& ep, const Control& message) {
             return on_canceled(ep, message.as<Canceled>());
         case ControlOp::kFlushed:
             return on_flushed(ep, message.as<Flushed>());
+        case ControlOp::kRmaReply:
+            return ep.rma.on_reply(message.as<RmaReply>(),
+                                   own_request(ep, message.as<RmaReply>().op_id));
         default:
             return ep.rndv().on_cts(message.as<Cts>(), own_request(ep, message.as<Cts>().send_id));
     }
@@ -138,6 +141,7 @@ void Endpoint::on_control(const Control& message) {
         case ControlOp::kCanceled:
         case ControlOp::kFlushed:
         case ControlOp::kCts:
+        case ControlOp::kRmaReply:
             if (!on_operation(*this, message))
                 worker.count(WorkerCounter::kGarbage);
             break;

@@ -5,6 +5,7 @@
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
@@ -31,6 +32,8 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     }
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
+    if (request.rma != nullptr)
+        rma_ops_.end(request);
     if (request.registration != nullptr) {
         uct_md_mem_dereg(context_.domains()[request.registered_in].md,
                          std::exchange(request.registration, nullptr));
@@ -38,7 +41,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     if (request.cached != nullptr)
         RegLeases::release(*std::exchange(request.cached, nullptr), status == UCS_OK);
     request.done.status = static_cast<tw_status_t>(status);
-    const bool is_send = request.kind == RequestKind::kSend;
+    const bool was_sent = request.kind != RequestKind::kReceive;
     Request* parent = request.parent;
     if (request.in_call)
         request.has_ended = true;
@@ -46,8 +49,18 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         requests_.report(request);
     if (parent != nullptr && --parent->children == 0 && parent->closing != UCS_INPROGRESS)
         finish(*parent, parent->closing);
-    if (was_outstanding && is_send)
+    if (was_outstanding && was_sent)
         ep->request_ended();
+}
+
+void WorkerCore::tell_rma(const tw_completion_t& done) {
+    if (params_.rma_event != nullptr) {
+        attention_.count_events();
+        const Unlocked callback(*this);
+        return params_.rma_event(params_.rma_event_arg, &done);
+    }
+    if (!requests_.add_completion(done))
+        TW_LOG_ERROR("out of memory: the notice of a put of %zu bytes is lost", done.length);
 }
 
 void WorkerCore::finish_drained(Request& request, ucs_status_t status) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/entry.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker.hpp"
 

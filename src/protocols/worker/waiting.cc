@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/waiting.hpp"
 
+#include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/log/log.hpp"
@@ -115,6 +116,10 @@ std::uint64_t Waiting::ends() const {
 
 unsigned Waiting::progress_all() {
     return worker_.progress_all();
+}
+
+void settle_waiting(WorkerCore& worker) {
+    worker_of(worker).waiting().settle(true);
 }
 
 }  // namespace tagwire::proto

@@ -61,6 +61,8 @@ ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params, 
 ucs_status_t Worker::open() {
     ucs_status_t status = requests_.open(options());
     if (status == UCS_OK)
+        status = rma_ops_.open();
+    if (status == UCS_OK)
         status = waiting_.create();
     if (status == UCS_OK)
         status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_);
@@ -69,6 +71,7 @@ ucs_status_t Worker::open() {
     if (status != UCS_OK)
         return status;
     open_rails();
+    context_.set_atomics_by_device(are_atomics_by_device());
     if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
         (status = open_device_tags()) != UCS_OK)
         return status;
@@ -148,6 +151,19 @@ void Worker::open_rails() {
         set_message_handlers(*rail, *this);
         rails_.push_back(std::move(rail));
     }
+}
+
+/// One device alone reaches memory of the context, whatever rail leads to it, and has what others
+/// can be made of.
+bool Worker::are_atomics_by_device() const {
+    constexpr std::uint64_t kNeeded =
+        (std::uint64_t{1} << UCT_ATOMIC_OP_ADD) | (std::uint64_t{1} << UCT_ATOMIC_OP_CSWAP);
+    const auto has = [](const auto& rail) {
+        return rail->is_auxiliary ||
+               ((rail->attr().cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0 && rail->can_get() &&
+                rail->can_put() && (rail->attr().cap.atomic64.fop_flags & kNeeded) == kNeeded);
+    };
+    return context_.domains().size() == 1 && std::ranges::all_of(rails_, has);
 }
 
 /// A way that is asked for by name must be one that some transport has.

@@ -64,7 +64,6 @@ class alignas(128) Worker : public WorkerCore {
 
     Waiting& waiting() { return waiting_; }
     /// The descriptor is armed, or a thread sleeps.
-    bool is_watched() const { return attention_.is_watched(); }
     void set_watched(bool is_watched) { attention_.set_watched(is_watched); }
     /// There is something to progress, or to poll.
     bool has_work() const { return attention_.has_slow_work() || requests_.has_completions(); }
@@ -79,6 +78,7 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open();
     ucs_status_t open_device_tags();
     void open_rails();
+    bool are_atomics_by_device() const;
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
     unsigned advance() {
@@ -121,56 +121,5 @@ inline Worker& worker_of(tw_worker_h handle) {
 inline Worker& worker_of(WorkerCore& core) {
     return static_cast<Worker&>(core);
 }
-
-/// Held by every call of the API on a worker but while callbacks run (Unlocked).
-class Entry {
-  public:
-    explicit Entry(WorkerCore& worker) : worker_(worker) {
-        if (worker.is_multi)
-            worker.enter();
-    }
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    ~Entry() {
-        if (worker_.is_multi)
-            worker_.leave();
-    }
-
-  private:
-    WorkerCore& worker_;
-};
-
-/// Held for moments by calls that end no operation and leave nothing to progress.
-class BriefEntry {
-  public:
-    explicit BriefEntry(WorkerCore& worker) : worker_(worker) {
-        if (worker.is_multi)
-            worker.lock.lock_briefly();
-    }
-    BriefEntry(const BriefEntry&) = delete;
-    BriefEntry& operator=(const BriefEntry&) = delete;
-    ~BriefEntry() {
-        if (worker_.is_multi)
-            worker_.lock.unlock_briefly();
-    }
-
-  private:
-    WorkerCore& worker_;
-};
-
-/// Held by every call that may leave work to progress: behind Entry, it wakes who sleeps.
-class LeavesWork {
-  public:
-    explicit LeavesWork(WorkerCore& core) : worker_(worker_of(core)) {}
-    LeavesWork(const LeavesWork&) = delete;
-    LeavesWork& operator=(const LeavesWork&) = delete;
-    ~LeavesWork() {
-        if (worker_.is_watched()) [[unlikely]]
-            worker_.waiting().settle(true);
-    }
-
-  private:
-    Worker& worker_;
-};
 
 }  // namespace tagwire::proto

@@ -25,6 +25,7 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/request/request_table.hpp"
+#include "protocols/rma/rma_ops.hpp"
 #include "protocols/worker/delegated_call.hpp"
 #include "protocols/worker/worker_counters.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -65,6 +66,7 @@ class WorkerCore : public tw_worker {
     // ---- Parts
 
     RequestTable& requests() { return requests_; }
+    RmaOps& rma_ops() { return rma_ops_; }
     MatchTable& matches() { return matches_; }
     MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
     /// Endpoints by the ids that their peers name them with.
@@ -85,6 +87,8 @@ class WorkerCore : public tw_worker {
     /// A callback of this worker is running, in the calling thread.
     bool is_in_progress_here() const { return attention_.is_in_progress_here(); }
     void ask_slow_work() { attention_.ask_slow_work(); }
+    /// A thread sleeps on this worker.
+    bool is_watched() const { return attention_.is_watched(); }
     void set_deferring(bool is_deferring) { attention_.set_deferring(is_deferring); }
     /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
@@ -128,6 +132,9 @@ class WorkerCore : public tw_worker {
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     RegLease* cache_region(const Request& request, std::size_t domain, RegUse use);
 
+    /// A peer's operation on memory of the program has taken effect.
+    void tell_rma(const tw_completion_t& done);
+
     // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 
     /// It is malformed, or cannot come now.
@@ -162,6 +169,7 @@ class WorkerCore : public tw_worker {
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{*this, options()};
     RequestTable requests_{*this, attention_};
+    RmaOps rma_ops_{*this};
     RequestList draining_;  // of failed endpoints; a device still moves their data
     WorkerCounters counters_;
     PeerTable& peers_;

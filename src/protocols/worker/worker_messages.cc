@@ -148,6 +148,51 @@ ucs_status_t on_rtr(WorkerCore& worker, const Came& came) {
     return UCS_OK;
 }
 
+ucs_status_t on_put(WorkerCore& worker, const Came& came) {
+    PutMessage message;
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("put", came.length);
+    Endpoint* ep = worker.endpoints().find(message.head.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.head.sender, "put", came.length);
+    ep->rma_target.on_put(message);
+    return UCS_OK;
+}
+
+ucs_status_t on_rma_request(WorkerCore& worker, const Came& came) {
+    RmaRequest message;
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("get or atomic", came.length);
+    Endpoint* ep = worker.endpoints().find(message.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.sender, "get or atomic", came.length);
+    ep->rma_target.on_request(message);
+    return UCS_OK;
+}
+
+ucs_status_t on_get_data(WorkerCore& worker, const Came& came) {
+    GetMessage message;
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("data of a get", came.length);
+    Endpoint* ep = worker.endpoints().find(message.head.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.head.sender, "data of a get", came.length);
+    return ep->rma.on_data(message, worker.requests().find(message.head.op_id))
+               ? UCS_OK
+               : worker.garbage("data of a get", came.length);
+}
+
+ucs_status_t on_notice(WorkerCore& worker, const Came& came) {
+    Notice message;
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("notice of a put", came.length);
+    Endpoint* ep = worker.endpoints().find(message.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.sender, "notice of a put", came.length);
+    ep->rma_target.on_notice(message);
+    return UCS_OK;
+}
+
 ucs_status_t on_control(WorkerCore& worker, const Came& came) {
     Control message;
     if (!decode(came.bytes(), &message))
@@ -235,11 +280,16 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
         set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
         set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
         set(AmId::kRts, handle<on_rts>);
+        set(AmId::kPut, handle<on_put>);
+        set(AmId::kRmaRequest, handle<on_rma_request>);
+        set(AmId::kNotice, handle<on_notice>);
     } else {
-        for (const AmId id : {AmId::kEager, AmId::kPart, AmId::kRts})
+        for (const AmId id :
+             {AmId::kEager, AmId::kPart, AmId::kRts, AmId::kPut, AmId::kRmaRequest, AmId::kNotice})
             set(id, handle<on_message_to_sender>);
     }
     set(AmId::kRtr, handle<on_rtr>);
+    set(AmId::kGetData, handle<on_get_data>);
     set(AmId::kData, handle<on_data>);
     set(AmId::kControl, handle<on_control>);
     set(AmId::kWireup, handle<on_wireup>);

@@ -60,7 +60,7 @@ class User {
             memory.bytes = std::aligned_alloc(4096, kBytesMax);
             EXPECT_NE(memory.bytes, nullptr);
             std::memset(memory.bytes, static_cast<int>(tag), kBytesMax);
-            EXPECT_EQ(tw_mem_map(context, memory.bytes, kBytesMax, &memory.handle), TW_OK);
+            EXPECT_EQ(tw_mem_map(context, memory.bytes, kBytesMax, nullptr, &memory.handle), TW_OK);
         }
     }
     User(const User&) = delete;

@@ -163,7 +163,7 @@ TEST_F(MsgCache, what_was_used_longest_ago_goes_first_and_what_is_in_use_stays) 
         data[i].fill(i);
     Pages received(kThird);
     tw_mem_h mapped = nullptr;
-    ASSERT_EQ(tw_mem_map(context_.get(), received.data(), kThird, &mapped), TW_OK);
+    ASSERT_EQ(tw_mem_map(context_.get(), received.data(), kThird, nullptr, &mapped), TW_OK);
     const auto send_all = [&](std::initializer_list<std::size_t> which) {
         int sent[4], got = 0;
         for (const std::size_t i : which) {

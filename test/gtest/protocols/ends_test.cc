@@ -269,7 +269,7 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     Bytes data = pattern(300000, 1), received(300000);
     tw_mem_h mapped = nullptr;
     if (is_shared) {  // where a handle is no obstacle
-        ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), &mapped), TW_OK);
+        ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), nullptr, &mapped), TW_OK);
     }
     int sent = 0, got = 0;
     tw_op_t how = op(&sent);
@@ -298,8 +298,9 @@ TEST_F(MsgEnds, what_a_forced_close_gave_back_is_not_written) {
     const std::byte poison{0xa5};
     const Bytes data = pattern(kEach, 1);
     tw_mem_h source = nullptr;
-    ASSERT_EQ(tw_mem_map(context_.get(), const_cast<std::byte*>(data.data()), kEach, &source),
-              TW_OK);
+    ASSERT_EQ(
+        tw_mem_map(context_.get(), const_cast<std::byte*>(data.data()), kEach, nullptr, &source),
+        TW_OK);
     for (int steps = 0; steps < kStepsMax; steps += 3) {
         Node a(context_.get());
         Node b(context_.get());
@@ -307,7 +308,8 @@ TEST_F(MsgEnds, what_a_forced_close_gave_back_is_not_written) {
         std::array<tw_mem_h, kReads> targets{};
         for (std::size_t i = 0; i < kReads; ++i) {
             buffers[i].resize(kEach);
-            ASSERT_EQ(tw_mem_map(context_.get(), buffers[i].data(), kEach, &targets[i]), TW_OK);
+            ASSERT_EQ(tw_mem_map(context_.get(), buffers[i].data(), kEach, nullptr, &targets[i]),
+                      TW_OK);
             tw_op_t receive = op(&buffers[i]), sent{};
             receive.mem = targets[i];
             receive.source = a.to(b);
@@ -562,8 +564,8 @@ TEST_F(MsgEnds, mapped_memory_needs_no_copy) {
     Node& b = node(1);
     Bytes data = pattern(300000, 1), received(300000);
     tw_mem_h from = nullptr, to = nullptr;
-    ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), &from), TW_OK);
-    ASSERT_EQ(tw_mem_map(context_.get(), received.data(), received.size(), &to), TW_OK);
+    ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), nullptr, &from), TW_OK);
+    ASSERT_EQ(tw_mem_map(context_.get(), received.data(), received.size(), nullptr, &to), TW_OK);
     int sent = 0, got = 0;
     tw_op_t how = op(&sent), receive = op(&got);
     how.mem = from;

@@ -57,7 +57,7 @@ TEST_F(MsgOffload, a_device_matches_what_was_posted_before) {
     const std::uint64_t matched = b.counter("tag_matched");
     Bytes small(100), large(10000);
     tw_mem_h memory = nullptr;
-    ASSERT_EQ(tw_mem_map(context_.get(), large.data(), large.size(), &memory), TW_OK);
+    ASSERT_EQ(tw_mem_map(context_.get(), large.data(), large.size(), nullptr, &memory), TW_OK);
     const std::uint64_t bounced = b.counter("tag_bounced");
     post(b, &small, 5);
     EXPECT_EQ(b.counter("tag_bounced"), bounced + 1);

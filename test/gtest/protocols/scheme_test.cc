@@ -25,7 +25,7 @@ class MsgScheme : private Settings, public MsgTest {
     class Mapped {
       public:
         Mapped(tw_context_h context, Bytes& memory) : context_(context) {
-            EXPECT_EQ(tw_mem_map(context, memory.data(), memory.size(), &mem_), TW_OK);
+            EXPECT_EQ(tw_mem_map(context, memory.data(), memory.size(), nullptr, &mem_), TW_OK);
         }
         Mapped(const Mapped&) = delete;
         Mapped& operator=(const Mapped&) = delete;

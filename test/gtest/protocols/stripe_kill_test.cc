@@ -20,7 +20,7 @@ constexpr std::size_t kSecond = 48 << 20;
 /// Memory with a handle.
 struct Shown {
     Shown(tw_context_h in, std::size_t length) : context(in), bytes(length) {
-        EXPECT_EQ(tw_mem_map(context, bytes.data(), length, &how.mem), TW_OK);
+        EXPECT_EQ(tw_mem_map(context, bytes.data(), length, nullptr, &how.mem), TW_OK);
         how.flags = TW_OP_COMPLETION;
         how.context = this;
     }

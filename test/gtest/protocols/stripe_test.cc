@@ -25,7 +25,7 @@ class MsgStripe : private Settings, public MsgTest {
     /// Memory with a handle.
     struct Mapped {
         Mapped(tw_context_h in, Bytes contents) : context(in), bytes(std::move(contents)) {
-            EXPECT_EQ(tw_mem_map(context, bytes.data(), bytes.size(), &mem), TW_OK);
+            EXPECT_EQ(tw_mem_map(context, bytes.data(), bytes.size(), nullptr, &mem), TW_OK);
         }
         Mapped(const Mapped&) = delete;
         Mapped& operator=(const Mapped&) = delete;

@@ -79,7 +79,7 @@ void ThreadTraffic::draw_list(TrafficThread& self, ThreadOp& op, Bytes& data) {
     // Over dc a peer may read from memory with a handle after a close by force.
     const bool may_map = !options_.has_breaks && !options_.has_death;
     if (may_map && (op.flags & TW_OP_INJECT) == 0 && !data.empty() && chance(self, 10) &&
-        tw_mem_map(context_, data.data(), data.size(), &op.mapped) != TW_OK)
+        tw_mem_map(context_, data.data(), data.size(), nullptr, &op.mapped) != TW_OK)
         wrong("memory is not mapped", &op);
 }
 

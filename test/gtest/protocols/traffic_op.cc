@@ -47,7 +47,7 @@ void Traffic::draw_list(TrafficOp& op) {
     if (chance(10) && op.length > 0 && std::ranges::none_of(op.list, has_null)) {
         const tw_context_h context = context_of(op.node->index);
         const tw_status_t status =
-            tw_mem_map(context, op.bytes.data(), op.bytes.size(), &op.mapped);
+            tw_mem_map(context, op.bytes.data(), op.bytes.size(), nullptr, &op.mapped);
         EXPECT_TRUE(status == TW_OK || is_for_lack_of_memory(status)) << tw_status_string(status);
     }
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/facade/checks.hpp"
+
+#include "protocols/completion/completion_queue.hpp"
+#include "protocols/cost/op_names.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/refuse.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// nullptr: they are right.
+const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
+    if ((op.flags & TW_OP_TALLY) != 0 && op.tally == nullptr)
+        return "TW_OP_TALLY needs op->tally";
+    if ((op.flags & TW_OP_CQ) == 0)
+        return nullptr;
+    if (op.cq == nullptr)
+        return "TW_OP_CQ needs op->cq";
+    if (op.complete != nullptr)
+        return "TW_OP_CQ cannot be combined with op->complete";
+    if (&queue_of(op.cq).context() != &worker.context())
+        return "op->cq is a queue of another context";
+    return nullptr;
+}
+
+}  // namespace
+
+tw_status_t refuse_null(const char* call, const char* argument) {
+    TW_LOG_ERROR("%s: %s is NULL", call, argument);
+    return TW_ERR_INVALID_PARAM;
+}
+
+tw_status_t check_list(const char* call, const tw_iov_t* iov, std::size_t iovcnt,
+                       std::size_t* length_p) {
+    if (iovcnt > TW_IOV_MAX || (iov == nullptr && iovcnt > 0)) {
+        TW_LOG_ERROR("%s: iovcnt is %zu: expected at most %d elements, and iov not NULL", call,
+                     iovcnt, TW_IOV_MAX);
+        return TW_ERR_INVALID_PARAM;
+    }
+    *length_p = 0;
+    for (std::size_t i = 0; i < iovcnt; ++i) {
+        if (__builtin_add_overflow(*length_p, iov[i].length, length_p)) {
+            TW_LOG_ERROR("%s: the total length of iov overflows std::size_t", call);
+            return TW_ERR_INVALID_PARAM;
+        }
+    }
+    return TW_OK;
+}
+
+tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& op,
+                     std::uint32_t allowed) {
+    if ((op.flags & ~allowed) != 0) {
+        TW_LOG_ERROR("%s: flags %s are not valid for this call; it accepts %s", call,
+                     op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
+        return TW_ERR_INVALID_PARAM;
+    }
+    if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
+        TW_LOG_ERROR("%s: op->request needs op->complete or TW_OP_COMPLETION as well", call);
+        return TW_ERR_INVALID_PARAM;
+    }
+    if (const char* wrong = wrong_with_ends(worker, op)) {
+        TW_LOG_ERROR("%s: %s", call, wrong);
+        return TW_ERR_INVALID_PARAM;
+    }
+    return TW_OK;
+}
+
+tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
+                         const void* base, std::size_t length, const tw_iov_t* list,
+                         std::size_t count) {
+    if (op.mem == nullptr)
+        return TW_OK;
+    const Memory& memory = memory_of(op.mem);
+    bool is_inside = &memory.context() == &worker.context();
+    if (list == nullptr)
+        is_inside = is_inside && memory.covers(base, length);
+    for (std::size_t i = 0; i < count && list != nullptr; ++i)
+        is_inside = is_inside && memory.covers(list[i].base, list[i].length);
+    if (is_inside)
+        return TW_OK;
+    TW_LOG_ERROR("%s: the buffer is not inside the memory of op->mem", call);
+    return TW_ERR_INVALID_PARAM;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/rma/remote_key.hpp"
+
+#include <mutex>
+
+#include "protocols/worker/endpoint.hpp"
+
+namespace tagwire::proto {
+
+void LaneKey::settle(std::uint64_t address) {
+    void* pointer = nullptr;
+    const ucs_status_t status = uct_rkey_ptr(component, &bundle, address, &pointer);
+    is_direct.store(status == UCS_OK, std::memory_order_relaxed);  // Relaxed: see there
+    is_settled.store(status != UCS_ERR_NO_RESOURCE,
+                     std::memory_order_relaxed);  // Relaxed: likewise
+}
+
+RemoteKey::RemoteKey(Endpoint& owner, const MemoryKeyMessage& message)
+    : worker(owner.worker), ep(&owner), message_(message) {}
+
+RemoteKey::~RemoteKey() {
+    for (std::atomic<LaneKey*>& slot : lane_keys_) {
+        // SYNC rma_key_holders: let_go() has seen the last holder go; so relaxed.
+        LaneKey* const key = slot.load(std::memory_order_relaxed);
+        if (key == nullptr)
+            continue;
+        uct_rkey_release(key->component, &key->bundle);
+        delete key;
+    }
+}
+
+void RemoteKey::let_go() {
+    // SYNC rma_key_holders: a holder's use comes before the end, in whichever thread.
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        delete this;
+}
+
+const LaneKey* RemoteKey::resolve(std::uint8_t domain, uct_component_h component) {
+    const WireBytes packed = message_.key_of(domain);
+    if (packed.empty())
+        return nullptr;
+    const std::lock_guard guard(lock_);
+    // SYNC rma_lane_key: as in found(); only who holds the lock writes.
+    if (LaneKey* made = lane_keys_[domain].load(std::memory_order_acquire)) {
+        made->settle(message_.key.address);
+        return made;
+    }
+    auto key = std::make_unique<LaneKey>();
+    if (uct_rkey_unpack(component, packed.data(), &key->bundle) != UCS_OK)
+        return nullptr;
+    key->component = component;
+    key->settle(message_.key.address);
+    LaneKey* const made = key.release();
+    // SYNC rma_lane_key: pairs with found().
+    lane_keys_[domain].store(made, std::memory_order_release);
+    return made;
+}
+
+void RemoteKey::list(KeyList* keys) const {
+    for (std::size_t domain = 0; domain < kKeyDomainsMax; ++domain) {
+        const WireBytes key = message_.key_of(domain);
+        if (key.empty())
+            continue;
+        const KeyHead head{static_cast<std::uint8_t>(domain),
+                           static_cast<std::uint8_t>(key.size())};
+        std::memcpy(keys->bytes + keys->used, &head, sizeof head);
+        std::memcpy(keys->bytes + keys->used + sizeof head, key.data(), key.size());
+        keys->used += sizeof head + key.size();
+    }
+}
+
+}  // namespace tagwire::proto

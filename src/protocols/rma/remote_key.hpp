@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The key to memory of a peer, unpacked for an endpoint of the program.
+//
+// 1. A lane's own key is made when the lane first needs it, and stays until the key goes: any
+//    transmit context of the worker may make it, and reads it without a lock.
+// 2. Operations hold the key: one that the program has released goes with the last of them.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/wire/memory_key.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+#include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/reserve.hpp"
+#include "ucs/sys/spin_lock.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_key {};
+
+namespace tagwire::proto {
+
+class Endpoint;
+class WorkerCore;
+
+/// A peer's memory by the transport of a lane.
+struct LaneKey : ucs::FromReserve {
+    uct_rkey_bundle_t bundle{};
+    uct_component_h component = nullptr;
+    // Loads and stores reach the memory: operations end within their call. Not settled: this is
+    // not known yet, as the transport is still connecting.
+    std::atomic<bool> is_direct{false};
+    std::atomic<bool> is_settled{false};
+
+    void settle(std::uint64_t address);
+};
+
+class RemoteKey : public tw_key, public ucs::FromReserve {
+  public:
+    RemoteKey(Endpoint& owner, const MemoryKeyMessage& message);
+    RemoteKey(const RemoteKey&) = delete;
+    RemoteKey& operator=(const RemoteKey&) = delete;
+
+    const MemoryKey& memory() const { return message_.key; }
+    bool covers(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {
+        const MemoryKey& key = message_.key;
+        return (key.access & access) != 0 && address >= key.address &&
+               address - key.address <= key.length &&
+               length <= key.length - (address - key.address);
+    }
+
+    /// The key of the peer's domain, if one was made; nullptr: resolve() may make it.
+    const LaneKey* found(std::uint8_t domain) const {
+        // SYNC rma_lane_key: what resolve() has filled.
+        return lane_keys_[domain % kKeyDomainsMax].load(std::memory_order_acquire);
+    }
+    /// The same, and makes or settles it. nullptr: the packed key has none of that domain, or it is
+    /// none of this component. The lane is connected.
+    const LaneKey* resolve(std::uint8_t domain, uct_component_h component);
+    /// Keys of all domains, as of a rendezvous.
+    void list(KeyList* keys) const;
+
+    void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }  // Relaxed: a count
+    void let_go();
+    struct LetGo {
+        void operator()(RemoteKey* key) const { key->let_go(); }
+    };
+
+    WorkerCore& worker;
+    Endpoint* ep;                   // null: it has gone
+    ucs::ListLink<RemoteKey> link;  // among the endpoint's
+
+  private:
+    ~RemoteKey();
+
+    const MemoryKeyMessage message_;
+    std::array<std::atomic<LaneKey*>, kKeyDomainsMax> lane_keys_{};
+    ucs::SpinLock lock_;  // makes a lane's key
+    std::atomic<std::uint32_t> holders_{1};
+};
+
+using RemoteKeyList = ucs::List<RemoteKey, &RemoteKey::link>;
+
+inline RemoteKey& key_of(tw_key_h handle) {
+    return *static_cast<RemoteKey*>(handle);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One-sided operations by messages, at the initiator.
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/rma/remote_key.hpp"
+#include "protocols/rma/rma_sender.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// Messages of one struct.
+template <class Message>
+ucs_status_t send_alone(uct_ep_h lane, AmId id, const Message& message) {
+    const auto pack = [](void* to, void* arg) {
+        std::memcpy(to, arg, sizeof(Message));
+        return sizeof(Message);
+    };
+    return status_of(uct_ep_am_bcopy(lane, static_cast<std::uint8_t>(id), pack,
+                                     const_cast<Message*>(&message), 0));
+}
+
+/// The program is told of its end when that has come at the target.
+bool waits_for_reply(const Request& request) {
+    constexpr std::uint32_t kAckFlags =
+        TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+    const RmaOp& op = *request.rma;
+    return op.kind == RmaKind::kGet || op.result != nullptr || (request.flags & kAckFlags) != 0;
+}
+
+}  // namespace
+
+ucs_status_t RmaSender::put_by_messages(Request& request) {
+    struct Packing {
+        PutPart head;
+        const Request* request;
+        std::size_t bytes;
+        static std::size_t pack(void* to, void* arg) {
+            const auto& packing = *static_cast<const Packing*>(arg);
+            std::memcpy(to, &packing.head, sizeof packing.head);
+            packing.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packing.head,
+                                           packing.request->offset, packing.bytes);
+            return sizeof packing.head + packing.bytes;
+        }
+    };
+    RmaOp& op = *request.rma;
+    if (waits_for_reply(request) && request.id == 0 &&
+        ep_.worker.requests().assign_id(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    op.by_messages = true;
+    const std::size_t length = request.buffer.length;
+    while (request.offset < length) {
+        Packing packing{};
+        packing.request = &request;
+        packing.bytes = std::min(ep_.rail().bcopy_max - sizeof(PutPart), length - request.offset);
+        packing.head = {ep_.peer_names,
+                        request.id,
+                        {op.key->memory().memory, op.address + request.offset},
+                        request.offset + packing.bytes == length ? 1U : 0U,
+                        0};
+        const ssize_t sent = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kPut),
+                                             Packing::pack, &packing, 0);
+        if (sent < 0)
+            return static_cast<ucs_status_t>(sent);
+        request.offset += packing.bytes;
+    }
+    ++unanswered_;
+    ep_.worker.count(WorkerCounter::kRmaAsked);
+    return UCS_OK;
+}
+
+/// A get or an atomic.
+ucs_status_t RmaSender::ask(Request& request) {
+    RmaOp& op = *request.rma;
+    const bool waits = waits_for_reply(request);
+    if (waits && request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    RmaRequest message{};
+    message.sender = ep_.peer_names;
+    message.op_id = request.id;
+    message.at = {op.key->memory().memory, op.address};
+    message.length = op.kind == RmaKind::kGet ? request.buffer.length : op.number_bytes();
+    message.operand = op.operand;
+    message.compare = op.compare;
+    message.kind = op.kind;
+    message.operation = op.operation;
+    message.type = op.type;
+    const ucs_status_t status = send_alone(ep_.lane(), AmId::kRmaRequest, message);
+    if (status != UCS_OK)
+        return status;
+    op.by_messages = true;
+    ++unanswered_;
+    ep_.worker.count(WorkerCounter::kRmaAsked);
+    return waits ? UCS_INPROGRESS : UCS_OK;
+}
+
+ucs_status_t RmaSender::send_notice(const Request& request) {
+    const RmaOp& op = *request.rma;
+    Notice message{};
+    message.sender = ep_.peer_names;
+    message.kind = op.kind;
+    message.at = {op.key->memory().memory, op.address};
+    message.length = request.buffer.length;
+    message.imm = request.done.imm;
+    return send_alone(ep_.lane(), AmId::kNotice, message);
+}
+
+// ---- Messages of the owner
+
+bool RmaSender::on_data(const GetMessage& message, Request* request) {
+    if (request == nullptr || request->ep != &ep_ || request->rma == nullptr)
+        return false;
+    const RmaOp& op = *request->rma;
+    if (op.kind != RmaKind::kGet || !op.by_messages || op.has_reply ||
+        message.head.offset != request->offset ||
+        message.data.size() > request->buffer.length - request->offset)
+        return false;
+    request->buffer.scatter(request->offset, message.data.data(), message.data.size());
+    request->offset += message.data.size();
+    return true;
+}
+
+bool RmaSender::on_reply(RmaReply message, Request* request) {
+    if (unanswered_ == 0)
+        return false;
+    ucs_status_t status = UCS_OK;
+    if (message.status < 0) {
+        status = message.status > UCS_ERR_LAST ? static_cast<ucs_status_t>(message.status)
+                                               : UCS_ERR_IO_ERROR;
+    }
+    if (message.op_id == 0) {
+        --unanswered_;
+        if (status != UCS_OK)
+            refusal_ = status;
+        ep_.request_ended();
+        return true;
+    }
+    if (request == nullptr || request->ep != &ep_ || request->rma == nullptr ||
+        !request->rma->by_messages || request->rma->has_reply)
+        return false;
+    --unanswered_;
+    RmaOp& op = *request->rma;
+    op.has_reply = true;
+    if (status == UCS_OK && op.kind == RmaKind::kGet && request->offset != request->buffer.length)
+        status = UCS_ERR_IO_ERROR;
+    if (status == UCS_OK && op.kind == RmaKind::kAtomic)
+        store_result(op, message.before);
+    settle(*request, status);
+    return true;
+}
+
+}  // namespace tagwire::proto

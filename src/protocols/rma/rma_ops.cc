@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/rma/rma_ops.hpp"
+
+#include <new>
+#include <utility>
+
+#include "protocols/rma/remote_key.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+ucs_status_t RmaOps::open() {
+    const ucs_status_t status =
+        ops_.init({.name = "one-sided operations", .element_bytes = sizeof(RmaOp)});
+    if (status != UCS_OK)
+        return status;
+    return pieces_.init(
+        {.name = "pieces of one-sided operations", .element_bytes = sizeof(RmaPiece)});
+}
+
+bool RmaOps::add(Request& request, const RmaWish& wish) {
+    void* memory = ops_.get();
+    if (memory == nullptr)
+        return false;
+    request.rma = ::new (memory) RmaOp(wish);
+    wish.key->hold();
+    return true;
+}
+
+void RmaOps::end(Request& request) {
+    RmaOp* const op = std::exchange(request.rma, nullptr);
+    while (RmaPiece* piece = op->pieces.pop_front())
+        piece->request = nullptr;
+    op->key->let_go();
+    op->~RmaOp();
+    ops_.put(op);
+}
+
+RmaPiece* RmaOps::make_piece(Request& request) {
+    void* memory = pieces_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* piece = ::new (memory) RmaPiece;
+    piece->func = ended;
+    piece->count = 1;
+    piece->status = UCS_OK;
+    piece->worker = &worker_;
+    piece->request = &request;
+    request.rma->pieces.push_back(*piece);
+    return piece;
+}
+
+void RmaOps::release_piece(RmaPiece& piece) {
+    piece.request->rma->pieces.erase(piece);
+    pieces_.put(&piece);
+}
+
+void RmaOps::ended(uct_completion_t* self) {
+    auto& piece = *static_cast<RmaPiece*>(self);
+    RmaOps& own = piece.worker->rma_ops();
+    Request* const request = piece.request;
+    if (request == nullptr)
+        return own.pieces_.put(&piece);
+    const ucs_status_t status = piece.status;
+    const std::uint64_t value = piece.value;
+    own.release_piece(piece);
+    request->ep->rma.piece_ended(*request, status, value);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One-sided operations beside their requests: the memory at the peer, and the pieces that a
+// transport has under way.
+//
+// A piece may end long after its operation, which has failed: it lives until then, without a
+// request, and touches no memory of the program any more.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "protocols/api/tw_rma.h"
+#include "protocols/request/request.hpp"
+#include "protocols/wire/rma_messages.hpp"
+#include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/mpool.hpp"
+
+namespace tagwire::proto {
+
+class RemoteKey;
+
+/// The completion of a get that the transport buffers, of an atomic, or of a flush.
+struct RmaPiece : uct_completion_t {
+    WorkerCore* worker = nullptr;
+    Request* request = nullptr;    // nullptr: it has ended
+    std::uint64_t offset = 0;      // of a get: where the data goes in its buffer
+    std::uint64_t value = 0;       // of an atomic: what was there before
+    ucs::ListLink<RmaPiece> link;  // among those of its operation
+};
+
+enum class RmaPhase : std::uint8_t {
+    kMove,    // data moves, or the number is changed
+    kNotice,  // the target is told, if that is wanted
+    kAck,     // its end there is waited for, if that is wanted
+};
+
+/// An operation as a call asks for it, but its local buffer.
+struct RmaWish {
+    RemoteKey* key = nullptr;
+    std::uint64_t address = 0;
+    RmaKind kind = RmaKind::kPut;
+    std::uint8_t operation = 0;  // tw_atomic_op_t
+    std::uint8_t type = 0;       // tw_atomic_type_t
+    std::uint64_t operand = 0;
+    std::uint64_t compare = 0;  // of a compare-and-swap
+    void* result = nullptr;     // nullptr: nothing is fetched
+
+    std::size_t number_bytes() const { return type == TW_UINT32 || type == TW_INT32 ? 4 : 8; }
+};
+
+struct RmaOp : RmaWish {
+    explicit RmaOp(const RmaWish& wish) : RmaWish(wish) {}
+
+    RmaPhase phase = RmaPhase::kMove;
+    bool by_messages = false;  // some of it has gone so
+    bool has_reply = false;
+    bool is_emulated = false;      // an atomic: `compare` is the guess
+    bool is_there = false;         // it has taken effect at the target
+    ucs_status_t status = UCS_OK;  // the first failure
+    ucs::List<RmaPiece, &RmaPiece::link> pieces;
+};
+
+/// Writes `value`, which was there before, to the program's memory, if it wants that.
+inline void store_result(const RmaOp& op, std::uint64_t value) {
+    if (op.result != nullptr)
+        std::memcpy(op.result, &value, op.number_bytes());
+}
+
+class RmaOps {
+  public:
+    explicit RmaOps(WorkerCore& owner) : worker_(owner) {}
+    RmaOps(const RmaOps&) = delete;
+    RmaOps& operator=(const RmaOps&) = delete;
+
+    ucs_status_t open();
+    /// Gives the request its operation, and holds the key. False: out of memory.
+    [[nodiscard]] bool add(Request& request, const RmaWish& wish);
+    /// The request ends; its pieces end by themselves.
+    void end(Request& request);
+    /// nullptr: out of memory.
+    RmaPiece* make_piece(Request& request);
+    /// Its operation has not ended.
+    void release_piece(RmaPiece& piece);
+
+  private:
+    static void ended(uct_completion_t* self);
+
+    WorkerCore& worker_;
+    ucs::Mpool ops_;
+    ucs::Mpool pieces_;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls, steps and ends of one-sided operations; the ways by the lane.
+#include "protocols/rma/rma_sender.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <uct/api/tagwire_uct.h>
+
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/rma/atomics.hpp"
+#include "protocols/rma/remote_key.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/transfer/transfer.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// The program waits for the end at the target.
+constexpr std::uint32_t kAckFlags =
+    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+
+/// Puts of registered memory up to this length are copied: cheaper than a completion of the device.
+constexpr std::size_t kCopiedPutMax = 2048;
+/// Times that an emulated operation tries in one step, where the lane answers at once.
+constexpr unsigned kTriesMax = 64;
+
+std::uint32_t done_flag_of(RmaKind kind) {
+    return kind == RmaKind::kPut   ? TW_DONE_PUT
+           : kind == RmaKind::kGet ? TW_DONE_GET
+                                   : TW_DONE_ATOMIC;
+}
+
+bool is_acked(const Request& request) {
+    return (request.flags & kAckFlags) != 0 && request.rma->kind != RmaKind::kGet;
+}
+
+/// UCT_ATOMIC_OP_LAST: transports have no such operation.
+uct_atomic_op_t uct_atomic_of(std::uint8_t operation) {
+    switch (operation) {
+        case TW_ATOMIC_ADD:
+            return UCT_ATOMIC_OP_ADD;
+        case TW_ATOMIC_AND:
+            return UCT_ATOMIC_OP_AND;
+        case TW_ATOMIC_OR:
+            return UCT_ATOMIC_OP_OR;
+        case TW_ATOMIC_XOR:
+            return UCT_ATOMIC_OP_XOR;
+        case TW_ATOMIC_SWAP:
+            return UCT_ATOMIC_OP_SWAP;
+        case TW_ATOMIC_CSWAP:
+            return UCT_ATOMIC_OP_CSWAP;
+        default:
+            return UCT_ATOMIC_OP_LAST;
+    }
+}
+
+/// An atomic whose number before is wanted: in *before, or when `done` is called.
+ucs_status_t post_atomic(uct_ep_h lane, const RmaOp& op, std::uint8_t operation,
+                         std::uint64_t operand, std::uint64_t compare, uct_rkey_t key,
+                         std::uint64_t* before, uct_completion_t* done) {
+    const uct_atomic_op_t opcode = uct_atomic_of(operation);
+    if (op.number_bytes() == sizeof(std::uint32_t)) {
+        auto* const before32 = reinterpret_cast<std::uint32_t*>(before);  // its low half
+        const auto operand32 = static_cast<std::uint32_t>(operand);
+        if (opcode == UCT_ATOMIC_OP_CSWAP) {
+            return uct_ep_atomic_cswap32(lane, static_cast<std::uint32_t>(compare), operand32,
+                                         op.address, key, before32, done);
+        }
+        return uct_ep_atomic32_fetch(lane, opcode, operand32, before32, op.address, key, done);
+    }
+    if (opcode == UCT_ATOMIC_OP_CSWAP)
+        return uct_ep_atomic_cswap64(lane, compare, operand, op.address, key, before, done);
+    return uct_ep_atomic64_fetch(lane, opcode, operand, before, op.address, key, done);
+}
+
+/// An atomic that nobody waits for. UCS_ERR_UNSUPPORTED: the lane has none such.
+ucs_status_t post_only(uct_ep_h lane, const Rail& rail, const RmaOp& op, uct_rkey_t key) {
+    const uct_atomic_op_t opcode = uct_atomic_of(op.operation);
+    const bool is_32 = op.number_bytes() == sizeof(std::uint32_t);
+    const auto& cap = rail.attr().cap;
+    if (((is_32 ? cap.atomic32 : cap.atomic64).op_flags & (std::uint64_t{1} << opcode)) == 0)
+        return UCS_ERR_UNSUPPORTED;
+    if (is_32) {
+        return uct_ep_atomic32_post(lane, opcode, static_cast<std::uint32_t>(op.operand),
+                                    op.address, key);
+    }
+    return uct_ep_atomic64_post(lane, opcode, op.operand, op.address, key);
+}
+
+}  // namespace
+
+// ---- Calls
+
+tw_status_t RmaSender::call(const RmaCall& call) {
+    if (ep_.failure() != UCS_OK)
+        return static_cast<tw_status_t>(ep_.failure());
+    WorkerCore& worker = ep_.worker;
+    RequestTable& requests = worker.requests();
+    Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    if (!worker.rma_ops().add(*request, call.what) ||
+        !requests.set_buffer(*request, call.base, call.length, call.list, call.count,
+                             call.op == nullptr ? nullptr : call.op->mem)) {
+        requests.release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    request->ep = &ep_;
+    tw_completion_t& done = request->done;
+    done.flags =
+        done_flag_of(call.what.kind) | flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    done.length = done.message_length =
+        call.what.kind == RmaKind::kAtomic ? call.what.number_bytes() : call.length;
+    done.imm = (request->flags & TW_OP_IMM) != 0 ? call.op->imm : 0;
+    done.ep = sender_handle(ep_);
+    if (!ep_.queue().submit(*request)) {
+        requests.release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    return requests.answer(*request, call.op, call.request_p);
+}
+
+ucs_status_t RmaSender::start(Request& request) {
+    const ucs_status_t status = advance(request);
+    if (status == UCS_INPROGRESS)
+        ep_.worker.set_outstanding(request, ep_);
+    return status;
+}
+
+bool RmaSender::has_begun(const Request& request) {
+    const RmaOp& op = *request.rma;
+    return request.offset > 0 || op.by_messages || op.phase != RmaPhase::kMove ||
+           !op.pieces.empty() || op.is_emulated;
+}
+
+void RmaSender::begun(Request& request) {
+    if (request.transfer == nullptr)
+        return;
+    KeyList keys;
+    request.rma->key->list(&keys);
+    begin_transfer(request, keys.all(), false);
+}
+
+// ---- Steps
+
+/// UCS_INPROGRESS: a transfer, a piece or a reply is to end first.
+ucs_status_t RmaSender::advance(Request& request) {
+    RmaOp& op = *request.rma;
+    if (op.phase == RmaPhase::kMove) {
+        if (const ucs_status_t status = move(request); status != UCS_OK)
+            return status;
+        op.phase = RmaPhase::kNotice;
+    }
+    if (op.phase == RmaPhase::kNotice) {
+        if ((request.flags & TW_OP_IMM) != 0) {
+            if (const ucs_status_t status = send_notice(request); status != UCS_OK)
+                return status;
+        }
+        op.phase = RmaPhase::kAck;
+        return is_acked(request) ? acknowledge(request) : UCS_OK;
+    }
+    return op.pieces.empty() && !(op.by_messages && !op.has_reply) ? op.status : UCS_INPROGRESS;
+}
+
+/// It is outstanding, and what it waited for has ended: the next step, or its end.
+void RmaSender::settle(Request& request, ucs_status_t status) {
+    RmaOp& op = *request.rma;
+    if (status != UCS_OK && ep_.failure() != UCS_OK)
+        status = ep_.failure();
+    if (op.status == UCS_OK)
+        op.status = status;
+    if (!request.is_outstanding)
+        return;  // a queue has it, and start() goes on
+    if (op.status != UCS_OK)
+        return ep_.worker.finish(request, op.status);
+    if (!request.is_queued)
+        ep_.queue().push_data(request);
+}
+
+ucs_status_t RmaSender::resume(Request& request) {
+    const ucs_status_t status = advance(request);
+    if (status == UCS_ERR_NO_RESOURCE)
+        return status;
+    ep_.queue().remove_data(request);
+    if (status != UCS_INPROGRESS)
+        ep_.worker.finish(request, status);
+    else if (request.transfer != nullptr)
+        begun(request);
+    return UCS_OK;
+}
+
+void RmaSender::piece_ended(Request& request, ucs_status_t status, std::uint64_t value) {
+    RmaOp& op = *request.rma;
+    if (op.kind == RmaKind::kAtomic && op.phase == RmaPhase::kMove && status == UCS_OK) {
+        if (op.is_emulated && value != op.compare) {
+            op.compare = value;  // another guess
+            return settle(request, UCS_OK);
+        }
+        store_result(op, value);
+        op.is_there = true;
+        op.phase = RmaPhase::kNotice;
+    }
+    if (op.pieces.empty() || status != UCS_OK)
+        settle(request, status);
+}
+
+// ---- The ways
+
+/// nullptr: the lane does not reach the memory.
+const LaneKey* RmaSender::key_for(const RmaOp& op) const {
+    const Rail& rail = ep_.rail();
+    if (!rail.can_get() || !rail.can_put())
+        return nullptr;
+    const std::uint8_t domain = ep_.rma_lane.peer_domain;
+    const LaneKey* key = op.key->found(domain);
+    // Relaxed: it tells nothing else.
+    if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
+        return key;
+    return op.key->resolve(domain, rail.domain().component);
+}
+
+ucs_status_t RmaSender::move(Request& request) {
+    switch (request.rma->kind) {
+        case RmaKind::kPut:
+            return put(request);
+        case RmaKind::kGet:
+            return get(request);
+        default:
+            return atomic(request);
+    }
+}
+
+/// The lane's device, or the processors, use the buffer where it is.
+bool RmaSender::may_transfer(const Request& request) const {
+    const Domain& domain = ep_.rail().domain();
+    return (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 ||
+           request.buffer.memory != nullptr || ep_.worker.context().cache() != nullptr;
+}
+
+/// UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the buffer cannot be registered.
+ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
+    const Domain& domain = ep_.rail().domain();
+    const std::size_t index = ep_.rail().domain_index();
+    const bool is_put = request.rma->kind == RmaKind::kPut;
+    auto transfer = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
+        RmaSender& own = done.ep->rma;
+        if (done.ep->state() == EpState::kFailed)
+            return;  // which ends what waits
+        end_transfer(done);
+        own.transfer_ended(done, status);
+    });
+    TransferPart& own = transfer->own;
+    own.key = key.bundle;  // which the operation holds
+    own.end = request.buffer.length;
+    transfer->is_put = is_put;
+    transfer->address = request.rma->address;
+    if (request.buffer.memory != nullptr) {
+        own.memh = request.buffer.memory->handle(index);
+    } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
+        own.cached =
+            ep_.worker.cache_region(request, index, is_put ? RegUse::kSource : RegUse::kTarget);
+        if (own.cached == nullptr)
+            return UCS_ERR_NO_MEMORY;
+        own.memh = own.cached->handle;
+    }
+    request.wanted = request.buffer.length;
+    request.transfer = transfer.release();
+    return UCS_INPROGRESS;
+}
+
+void RmaSender::transfer_ended(Request& request, ucs_status_t status) {
+    request.rma->phase = RmaPhase::kNotice;
+    request.rma->is_there = true;
+    settle(request, status);
+}
+
+ucs_status_t RmaSender::put(Request& request) {
+    const std::size_t length = request.buffer.length;
+    if (length == 0)
+        return UCS_OK;
+    const LaneKey* key = request.rma->by_messages ? nullptr : key_for(*request.rma);
+    if (key == nullptr)
+        return put_by_messages(request);
+    const bool is_long = length > std::max(kCopiedPutMax, ep_.rail().attr().cap.put.max_short);
+    if (is_long && request.offset == 0 && (request.flags & TW_OP_INJECT) == 0 &&
+        may_transfer(request)) {
+        const ucs_status_t status = make_transfer(request, *key);
+        if (status != UCS_ERR_NO_MEMORY)
+            return status;
+    }
+    return put_pieces(request, *key);
+}
+
+ucs_status_t RmaSender::put_pieces(Request& request, const LaneKey& key) {
+    struct Piece {
+        const Request* request;
+        std::size_t bytes;
+        static std::size_t pack(void* to, void* arg) {
+            const auto& piece = *static_cast<const Piece*>(arg);
+            piece.request->buffer.gather(to, piece.request->offset, piece.bytes);
+            return piece.bytes;
+        }
+    };
+    const auto& cap = ep_.rail().attr().cap.put;
+    const std::size_t length = request.buffer.length;
+    const std::uint64_t address = request.rma->address;
+    while (request.offset < length) {
+        std::size_t bytes = 0;
+        const std::byte* at = request.buffer.piece(request.offset, &bytes);
+        bytes = std::min(bytes, length - request.offset);
+        ucs_status_t status = UCS_OK;
+        if (bytes <= cap.max_short) {
+            status = uct_ep_put_short(ep_.lane(), at, static_cast<unsigned>(bytes),
+                                      address + request.offset, key.bundle.rkey);
+        } else {
+            bytes = std::min(cap.max_bcopy, length - request.offset);
+            Piece piece{&request, bytes};
+            status = status_of(uct_ep_put_bcopy(ep_.lane(), Piece::pack, &piece,
+                                                address + request.offset, key.bundle.rkey));
+        }
+        if (status != UCS_OK)
+            return status;
+        request.offset += bytes;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t RmaSender::get(Request& request) {
+    if (request.buffer.length == 0)
+        return UCS_OK;
+    RmaOp& op = *request.rma;
+    if (op.by_messages)
+        return op.has_reply ? op.status : UCS_INPROGRESS;
+    const LaneKey* key = key_for(op);
+    if (key == nullptr)
+        return ask(request);
+    if (request.offset == 0 && may_transfer(request)) {
+        const ucs_status_t status = make_transfer(request, *key);
+        if (status != UCS_ERR_NO_MEMORY)
+            return status;
+    }
+    return get_pieces(request, *key);
+}
+
+ucs_status_t RmaSender::get_pieces(Request& request, const LaneKey& key) {
+    const auto unpack = [](void* arg, const void* data, std::size_t bytes) {
+        const RmaPiece& piece = *static_cast<const RmaPiece*>(arg);
+        if (piece.request != nullptr)
+            piece.request->buffer.scatter(piece.offset, data, bytes);
+    };
+    RmaOp& op = *request.rma;
+    const std::size_t length = request.buffer.length;
+    while (request.offset < length && op.status == UCS_OK) {
+        RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+        if (piece == nullptr)
+            return UCS_ERR_NO_RESOURCE;
+        piece->offset = request.offset;
+        const std::size_t bytes =
+            std::min(ep_.rail().attr().cap.get.max_bcopy, length - request.offset);
+        const ucs_status_t status = uct_ep_get_bcopy(
+            ep_.lane(), unpack, piece, bytes, op.address + request.offset, key.bundle.rkey, piece);
+        if (status != UCS_INPROGRESS)
+            ep_.worker.rma_ops().release_piece(*piece);
+        if (status != UCS_INPROGRESS && status != UCS_OK)
+            return status;
+        request.offset += bytes;
+    }
+    return op.pieces.empty() ? op.status : UCS_INPROGRESS;
+}
+
+// ---- Atomics
+
+ucs_status_t RmaSender::atomic(Request& request) {
+    RmaOp& op = *request.rma;
+    if (op.by_messages)
+        return op.has_reply ? op.status : UCS_INPROGRESS;
+    if (!op.pieces.empty())
+        return UCS_INPROGRESS;
+    const LaneKey* key = key_for(op);
+    const auto& cap = ep_.rail().attr().cap;
+    const bool is_of_device = (cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0;
+    const bool may =
+        key != nullptr &&
+        (is_of_device ? op.key->memory().by_device : (cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) != 0);
+    if (!may || (is_of_device && op.number_bytes() == 4))
+        return ask(request);
+    const std::uint64_t bit = std::uint64_t{1} << uct_atomic_of(op.operation);
+    const auto& of_size = op.number_bytes() == 4 ? cap.atomic32 : cap.atomic64;
+    const bool has_it =
+        uct_atomic_of(op.operation) != UCT_ATOMIC_OP_LAST && (of_size.fop_flags & bit) != 0;
+    if (has_it)
+        return atomic_by_lane(request, *key);
+    return is_of_device || key->is_direct.load(std::memory_order_relaxed) ? emulate(request, *key)
+                                                                          : ask(request);
+}
+
+/// By an operation that the lane has.
+ucs_status_t RmaSender::atomic_by_lane(Request& request, const LaneKey& key) {
+    RmaOp& op = *request.rma;
+    if (op.result == nullptr && !is_acked(request)) {
+        const ucs_status_t status = post_only(ep_.lane(), ep_.rail(), op, key.bundle.rkey);
+        if (status != UCS_ERR_UNSUPPORTED)
+            return status;
+    }
+    RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+    if (piece == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    const ucs_status_t status = post_atomic(ep_.lane(), op, op.operation, op.operand, op.compare,
+                                            key.bundle.rkey, &piece->value, piece);
+    const std::uint64_t value = piece->value;
+    if (status == UCS_INPROGRESS)
+        return status;
+    ep_.worker.rma_ops().release_piece(*piece);
+    if (status == UCS_OK) {
+        store_result(op, value);
+        op.is_there = true;
+    }
+    return status;
+}
+
+/// By compare-and-swap: of the number that is guessed to be there, first 0, then what was there.
+ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
+    RmaOp& op = *request.rma;
+    op.is_emulated = true;
+    for (unsigned i = 0; i < kTriesMax; ++i) {
+        RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+        if (piece == nullptr)
+            return UCS_ERR_NO_RESOURCE;
+        const std::uint64_t wanted = combined(op.operation, op.type, op.compare, op.operand);
+        const ucs_status_t status = post_atomic(ep_.lane(), op, TW_ATOMIC_CSWAP, wanted, op.compare,
+                                                key.bundle.rkey, &piece->value, piece);
+        if (status == UCS_INPROGRESS)
+            return status;
+        const std::uint64_t value = piece->value;
+        ep_.worker.rma_ops().release_piece(*piece);
+        if (status != UCS_OK)
+            return status;
+        if (value == op.compare) {
+            store_result(op, value);
+            op.is_there = true;
+            return UCS_OK;
+        }
+        op.compare = value;
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
+// ---- The end at the target
+
+ucs_status_t RmaSender::acknowledge(Request& request) {
+    RmaOp& op = *request.rma;
+    if (op.by_messages)
+        return op.has_reply ? op.status : UCS_INPROGRESS;
+    if (op.is_there || request.buffer.length == 0)
+        return UCS_OK;
+    RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+    if (piece == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    const unsigned flags = (ep_.rail().attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE) != 0
+                               ? unsigned{TAGWIRE_UCT_FLUSH_FLAG_REMOTE}
+                               : 0U;
+    const ucs_status_t status = uct_ep_flush(ep_.lane(), flags, piece);
+    if (status != UCS_INPROGRESS)
+        ep_.worker.rma_ops().release_piece(*piece);
+    return status;
+}
+
+}  // namespace tagwire::proto

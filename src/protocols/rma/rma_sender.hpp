@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The initiator of one-sided operations of one endpoint. An operation goes
+//
+//   directly      by the lane, and long data by the lanes beside it (transfer.hpp), where the
+//                 lane's transport reaches the memory;
+//   by messages   to the owner, where it does not (rma_messages.hpp).
+//
+// Atomics on one number are atomic with each other: either processors carry out all of them (in
+// shared memory, or the owner's, by messages), or the owner's device does. A device does by
+// compare-and-swap what it does not have; numbers of 32 bits are the processors' in any case.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "protocols/api/tw_rma.h"
+#include "protocols/request/request.hpp"
+#include "protocols/rma/rma_ops.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "protocols/wire/rma_messages.hpp"
+
+namespace tagwire::proto {
+
+/// Parameters of a call.
+struct RmaCall {
+    RmaWish what;
+    const void* base;  // of an atomic: nullptr
+    std::size_t length;
+    const tw_iov_t* list;
+    std::size_t count;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+struct LaneKey;
+
+class RmaSender {
+  public:
+    explicit RmaSender(Endpoint& ep) : ep_(ep) {}
+    RmaSender(const RmaSender&) = delete;
+    RmaSender& operator=(const RmaSender&) = delete;
+
+    tw_status_t call(const RmaCall& call);
+    /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding; begun() follows.
+    /// UCS_ERR_NO_RESOURCE: to be called again.
+    ucs_status_t start(Request& request);
+    /// Some of it may have taken effect.
+    static bool has_begun(const Request& request);
+    /// start() has begun it, and it is in no queue.
+    void begun(Request& request);
+    /// Its step that waited for room of the lane. UCS_ERR_NO_RESOURCE: it waits on.
+    ucs_status_t resume(Request& request);
+    /// One of its pieces has ended; of an atomic, `value` was there before.
+    void piece_ended(Request& request, ucs_status_t status, std::uint64_t value);
+    /// Operations by messages, whose effect on later ones of another way is not sure yet.
+    bool awaits_replies() const { return unanswered_ > 0; }
+    /// The program's flush has what was refused of operations that had ended.
+    ucs_status_t take_refusal() { return std::exchange(refusal_, UCS_OK); }
+    void begin_anew() { unanswered_ = 0; }
+
+    // ---- Messages of the owner. False: they fit nothing
+
+    bool on_data(const GetMessage& message, Request* request);
+    bool on_reply(RmaReply message, Request* request);
+
+  private:
+    ucs_status_t advance(Request& request);
+    ucs_status_t move(Request& request);
+    ucs_status_t put(Request& request);
+    ucs_status_t put_pieces(Request& request, const LaneKey& key);
+    ucs_status_t put_by_messages(Request& request);
+    ucs_status_t get(Request& request);
+    ucs_status_t get_pieces(Request& request, const LaneKey& key);
+    ucs_status_t make_transfer(Request& request, const LaneKey& key);
+    void transfer_ended(Request& request, ucs_status_t status);
+    ucs_status_t atomic(Request& request);
+    ucs_status_t atomic_by_lane(Request& request, const LaneKey& key);
+    ucs_status_t emulate(Request& request, const LaneKey& key);
+    ucs_status_t ask(Request& request);
+    ucs_status_t send_notice(const Request& request);
+    ucs_status_t acknowledge(Request& request);
+    void settle(Request& request, ucs_status_t status);
+    const LaneKey* key_for(const RmaOp& op) const;
+    bool may_transfer(const Request& request) const;
+
+    Endpoint& ep_;
+    std::uint64_t unanswered_ = 0;   // RmaReply that are to come
+    ucs_status_t refusal_ = UCS_OK;  // of an operation that had ended
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/rma/rma_target.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/rma/atomics.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+#include "ucs/memory/copy.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// Gets of one peer that may wait. One that asks for more does not take what it asks for.
+constexpr std::size_t kGetsMax = std::size_t{1} << 16;
+
+/// Calls `function(at)` with the memory, if the peer may do this there.
+template <class Function>
+ucs_status_t use(WorkerCore& worker, const MemoryRange& range, std::uint64_t length,
+                 std::uint32_t access, const Function& function) {
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
+    const bool is_there = worker.context().memories().use(range.memory, [&](Memory& memory) {
+        if (std::byte* const at = memory.reach(range.address, length, access))
+            status = function(memory, at);
+    });
+    if (!is_there || status == UCS_ERR_INVALID_ADDR) {
+        worker.count(WorkerCounter::kRmaRefused);
+        TW_LOG_DEBUG("a peer's operation on memory %lx, [0x%lx, +%lu) is refused: %s", range.memory,
+                     range.address, length,
+                     is_there ? "its key gives no such right" : "no key names this memory");
+    }
+    return status;
+}
+
+}  // namespace
+
+void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before) {
+    ep_.control(RmaReply{.op_id = op_id, .status = status, .before = before});
+}
+
+void RmaTarget::on_put(const PutMessage& message) {
+    const PutPart& head = message.head;
+    const ucs_status_t status = use(ep_.worker, head.to, message.data.size(), TW_ACCESS_WRITE,
+                                    [&](const Memory&, std::byte* at) {
+                                        ucs::copy(ep_.copy_out.kind_for(message.data.size()), at,
+                                                  message.data.data(), message.data.size());
+                                        return UCS_OK;
+                                    });
+    if (put_status_ == UCS_OK)
+        put_status_ = status;
+    if (head.is_last != 0)
+        reply(head.op_id, std::exchange(put_status_, UCS_OK));
+}
+
+void RmaTarget::on_request(const RmaRequest& message) {
+    if (message.kind == RmaKind::kAtomic)
+        return on_atomic(message);
+    if (gets_.size() >= kGetsMax) {
+        TW_LOG_WARN(
+            "endpoint to worker %016lx fails: its peer takes no data (%zu gets wait) but asks on",
+            ep_.worker_id, gets_.size());
+        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
+    gets_.push_back({message.op_id, message.at, message.length, 0});
+    ep_.queue().run();
+}
+
+ucs_status_t RmaTarget::send_piece() {
+    struct Packing {
+        GetData head;
+        const std::byte* data;
+        std::size_t bytes;
+        static std::size_t pack(void* to, void* arg) {
+            const auto& packing = *static_cast<const Packing*>(arg);
+            std::memcpy(to, &packing.head, sizeof packing.head);
+            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.head, packing.data,
+                        packing.bytes);
+            return sizeof packing.head + packing.bytes;
+        }
+    };
+    Get& get = gets_.front();
+    const std::size_t bytes =
+        std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(GetData), get.length - get.offset);
+    // All of it is looked at each time: what is refused is refused as a whole.
+    const ucs_status_t status = use(
+        ep_.worker, get.from, get.length, TW_ACCESS_READ, [&](const Memory&, const std::byte* at) {
+            Packing packing{{ep_.peer_names, get.op_id, get.offset}, at + get.offset, bytes};
+            return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kGetData),
+                                             Packing::pack, &packing, 0));
+        });
+    if (status == UCS_ERR_NO_RESOURCE)
+        return status;
+    get.offset += bytes;
+    if (status == UCS_OK && get.offset < get.length)
+        return UCS_OK;
+    const std::uint32_t op_id = get.op_id;
+    gets_.pop_front();
+    reply(op_id, status);
+    return UCS_OK;
+}
+
+void RmaTarget::on_atomic(const RmaRequest& message) {
+    std::uint64_t before = 0;
+    const ucs_status_t status =
+        use(ep_.worker, message.at, message.length, TW_ACCESS_ATOMIC,
+            [&](const Memory& memory, std::byte* at) {
+                if (message.at.address % message.length != 0)
+                    return UCS_ERR_INVALID_ADDR;
+                if (message.length == sizeof(std::uint32_t)) {
+                    before = apply_atomic<std::uint32_t>(at, message.operation, message.type,
+                                                         message.operand, message.compare);
+                    return UCS_OK;
+                }
+                if (memory.atomics_by_device())
+                    return UCS_ERR_UNSUPPORTED;  // not atomic with those
+                before = apply_atomic<std::uint64_t>(at, message.operation, message.type,
+                                                     message.operand, message.compare);
+                return UCS_OK;
+            });
+    reply(message.op_id, status, before);
+}
+
+void RmaTarget::on_notice(const Notice& message) {
+    tw_completion_t done{};
+    done.flags = TW_DONE_REMOTE | TW_DONE_PUT | TW_DONE_IMM;
+    done.length = done.message_length = message.length;
+    done.buffer = reinterpret_cast<void*>(message.at.address);
+    done.imm = message.imm;
+    done.source = ep_.worker_id;
+    done.ep = ep_.handle();
+    ep_.worker.tell_rma(done);
+}
+
+}  // namespace tagwire::proto

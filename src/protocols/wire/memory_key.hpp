@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The packed key of memory (tw_mem_pack()): for any transport, at most 64 bytes.
+//
+//      0            1            7       8
+//     +------------+------------+-------+------------------------+------+------+-
+//     | version,   | memory id  | words | address, length (u64), | key  | key  | ...
+//     | rights     | (48 bits)  |       | unless in the 1st key  |      |      |
+//     +------------+------------+-------+------------------------+------+------+-
+//
+// A key of a domain is `domain | code << 5` and its bytes: 4 * (code + 1) of them, or, with code 7,
+// as many as the next byte says. Keys that do not fit are left out: the owner is asked to do what
+// they would permit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/api/tw_rma.h"
+#include "protocols/wire/wire.hpp"
+
+namespace tagwire::proto {
+
+/// Most domains whose keys are found.
+inline constexpr std::size_t kKeyDomainsMax = 32;
+
+/// A key, but the keys of domains in it.
+struct MemoryKey {
+    std::uint64_t memory = 0;  // its id at the owner (mem_table.hpp)
+    std::uint64_t address = 0;
+    std::uint64_t length = 0;
+    std::uint32_t access = 0;  // TW_ACCESS_x
+    // The owner's device carries atomics out, and nothing else does; else its processors.
+    bool by_device = false;
+};
+
+/// Packs a key. Keys of domains are added in order; those that do not fit are left out.
+class MemoryKeyWriter {
+  public:
+    explicit MemoryKeyWriter(const MemoryKey& key) : key_(key) {}
+    void add(std::size_t domain, WireBytes key);
+    /// Writes all; returns the length, at most TW_KEY_BYTES_MAX.
+    std::size_t write(std::byte* to) const;
+
+  private:
+    std::size_t head_bytes() const;
+
+    const MemoryKey key_;
+    std::array<std::byte, TW_KEY_BYTES_MAX> keys_{};
+    std::size_t used_ = 0;
+    // Which words of the first key are address and length; kNoWord: not both are there.
+    std::uint8_t words_ = kNoWords;
+    static constexpr std::uint8_t kNoWords = 0xff;
+};
+
+/// A packed key that was checked.
+struct MemoryKeyMessage {
+    MemoryKey key;
+    std::array<std::byte, TW_KEY_BYTES_MAX> bytes{};
+    struct At {
+        std::uint8_t begin = 0;  // in `bytes`
+        std::uint8_t bytes = 0;  // 0: there is none
+    };
+    std::array<At, kKeyDomainsMax> of_domain{};
+
+    WireBytes key_of(std::size_t domain) const {
+        return domain < kKeyDomainsMax
+                   ? WireBytes(bytes).subspan(of_domain[domain].begin, of_domain[domain].bytes)
+                   : WireBytes();
+    }
+};
+
+/// nullptr: it is one; else what is wrong with it.
+[[nodiscard]] const char* decode(WireBytes bytes, MemoryKeyMessage* message);
+
+}  // namespace tagwire::proto

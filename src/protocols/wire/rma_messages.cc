@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/wire/rma_messages.hpp"
+
+#include "protocols/api/tw_rma.h"
+
+namespace tagwire::proto {
+
+bool decode(WireBytes bytes, PutMessage* message) {
+    if (!take(&bytes, &message->head))
+        return false;
+    message->data = bytes;
+    return message->head.is_last <= 1 && !bytes.empty();
+}
+
+bool decode(WireBytes bytes, RmaRequest* message) {
+    if (!take_all(bytes, message))
+        return false;
+    if (message->kind == RmaKind::kGet)
+        return message->length > 0 && message->op_id != 0;
+    const std::size_t size = message->type == TW_UINT32 || message->type == TW_INT32 ? 4 : 8;
+    return message->kind == RmaKind::kAtomic && message->operation <= TW_ATOMIC_CSWAP &&
+           message->type <= TW_INT64 && message->length == size;
+}
+
+bool decode(WireBytes bytes, GetMessage* message) {
+    if (!take(&bytes, &message->head))
+        return false;
+    message->data = bytes;
+    return message->head.op_id != 0 && !bytes.empty();
+}
+
+bool decode(WireBytes bytes, Notice* message) {
+    return take_all(bytes, message) && message->kind == RmaKind::kPut;
+}
+
+}  // namespace tagwire::proto
