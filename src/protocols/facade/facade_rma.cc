@@ -141,6 +141,14 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
     return number;
 }
 
+/// The lane's key of a plain operation that may go at once; nullptr: it takes the slow path.
+[[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
+                                                        std::uint64_t address, std::size_t length,
+                                                        std::uint32_t access) {
+    return key.ep == &ep && key.covers(address, length, access) ? key.found(ep.rma_lane.peer_domain)
+                                                                : nullptr;
+}
+
 struct AtomicCall {
     int operation;
     int type;
@@ -180,17 +188,20 @@ tw_status_t run_atomic(const char* call, tw_ep_h ep, const AtomicCall& atomic, u
     wanted.operand = number_at(atomic.operand, bytes);
     wanted.compare = is_swap ? number_at(atomic.compare, bytes) : 0;
     wanted.result = atomic.result;
+    if (ep != nullptr && key != nullptr && is_plain_send(op, TW_OP_MORE) &&
+        endpoint_of(ep).rma_lane.put_end != 0) {
+        Endpoint& to = endpoint_of(ep);
+        const LaneKey* lane_key = direct_key(to, key_of(key), address, bytes, TW_ACCESS_ATOMIC);
+        // Relaxed: it tells nothing else.
+        if (lane_key != nullptr && lane_key->is_direct.load(std::memory_order_relaxed) &&
+            to.rma.try_atomic(wanted, *lane_key)) {
+            to.worker.count(WorkerCounter::kRmaShort);
+            return TW_OK;
+        }
+    }
     const Kind kind{call, TW_ACCESS_ATOMIC, atomic.fetches ? kGetFlags : kAtomicFlags};
     // The number is the operation's own: it has no buffer that could have to be copied.
     return run(kind, ep, key, {wanted, nullptr, 0, nullptr, 0, op, request_p});
-}
-
-/// The lane's key of a plain operation that may go at once; nullptr: it takes the slow path.
-[[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
-                                                        std::uint64_t address, std::size_t length,
-                                                        std::uint32_t access) {
-    return key.ep == &ep && key.covers(address, length, access) ? key.found(ep.rma_lane.peer_domain)
-                                                                : nullptr;
 }
 
 }  // namespace

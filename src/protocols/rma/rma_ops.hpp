@@ -64,7 +64,7 @@ struct RmaOp : RmaWish {
 };
 
 /// Writes `value`, which was there before, to the program's memory, if it wants that.
-inline void store_result(const RmaOp& op, std::uint64_t value) {
+inline void store_result(const RmaWish& op, std::uint64_t value) {
     if (op.result != nullptr)
         std::memcpy(op.result, &value, op.number_bytes());
 }

@@ -60,8 +60,17 @@ uct_atomic_op_t uct_atomic_of(std::uint8_t operation) {
     }
 }
 
+/// The lane has this operation, and it answers what was there before.
+bool has_fetch(const Rail& rail, const RmaWish& wish) {
+    const auto& cap = rail.attr().cap;
+    const uct_atomic_op_t opcode = uct_atomic_of(wish.operation);
+    return opcode != UCT_ATOMIC_OP_LAST &&
+           ((wish.number_bytes() == sizeof(std::uint32_t) ? cap.atomic32 : cap.atomic64).fop_flags &
+            (std::uint64_t{1} << opcode)) != 0;
+}
+
 /// An atomic whose number before is wanted: in *before, or when `done` is called.
-ucs_status_t post_atomic(uct_ep_h lane, const RmaOp& op, std::uint8_t operation,
+ucs_status_t post_atomic(uct_ep_h lane, const RmaWish& op, std::uint8_t operation,
                          std::uint64_t operand, std::uint64_t compare, uct_rkey_t key,
                          std::uint64_t* before, uct_completion_t* done) {
     const uct_atomic_op_t opcode = uct_atomic_of(operation);
@@ -124,6 +133,18 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         return TW_ERR_NO_RESOURCE;
     }
     return requests.answer(*request, call.op, call.request_p);
+}
+
+bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
+    const auto& cap = ep_.rail().attr().cap;
+    if ((cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) == 0 || !has_fetch(ep_.rail(), wish))
+        return false;
+    std::uint64_t before = 0;
+    if (post_atomic(ep_.lane(), wish, wish.operation, wish.operand, wish.compare, key.bundle.rkey,
+                    &before, nullptr) != UCS_OK)
+        return false;
+    store_result(wish, before);
+    return true;
 }
 
 ucs_status_t RmaSender::start(Request& request) {
@@ -390,11 +411,7 @@ ucs_status_t RmaSender::atomic(Request& request) {
         (is_of_device ? op.key->memory().by_device : (cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) != 0);
     if (!may || (is_of_device && op.number_bytes() == 4))
         return ask(request);
-    const std::uint64_t bit = std::uint64_t{1} << uct_atomic_of(op.operation);
-    const auto& of_size = op.number_bytes() == 4 ? cap.atomic32 : cap.atomic64;
-    const bool has_it =
-        uct_atomic_of(op.operation) != UCT_ATOMIC_OP_LAST && (of_size.fop_flags & bit) != 0;
-    if (has_it)
+    if (has_fetch(ep_.rail(), op))
         return atomic_by_lane(request, *key);
     return is_of_device || key->is_direct.load(std::memory_order_relaxed) ? emulate(request, *key)
                                                                           : ask(request);

@@ -44,6 +44,8 @@ class RmaSender {
     RmaSender& operator=(const RmaSender&) = delete;
 
     tw_status_t call(const RmaCall& call);
+    /// An atomic on memory that loads and stores reach. False: call() is to do it.
+    bool try_atomic(const RmaWish& wish, const LaneKey& key);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding; begun() follows.
     /// UCS_ERR_NO_RESOURCE: to be called again.
     ucs_status_t start(Request& request);

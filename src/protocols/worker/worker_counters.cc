@@ -30,8 +30,6 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
      "times that a peer was told from which length on rendezvous are faster than eager messages"},
     {WorkerCounter::kRmaShort, "rma_short", "operations",
      "one-sided operations that ended within their call, on the fast path"},
-    {WorkerCounter::kRmaDone, "rma_done", "operations",
-     "one-sided operations begun on other paths"},
     {WorkerCounter::kRmaAsked, "rma_asked", "operations",
      "one-sided operations that the memory's owner was asked for, by messages"},
     {WorkerCounter::kRmaRefused, "rma_refused", "operations",

@@ -20,7 +20,6 @@ enum class WorkerCounter {
     kRndvCopy,
     kAdvice,
     kRmaShort,
-    kRmaDone,
     kRmaAsked,
     kRmaRefused,
     kRndvFallback,
