@@ -86,7 +86,7 @@ TEST_F(MsgRmaImpostor, operations_outside_of_what_a_key_gives_are_refused_and_co
     const Shared readable(context_.get(), 256, Shared::Kind::kMapped, TW_ACCESS_READ);
     const Shared writable(context_.get(), 256, Shared::Kind::kMapped, TW_ACCESS_WRITE);
     const std::uint64_t id = key_of(memory).memory, at = memory.address();
-    // What the key gives.
+    // The key gives this.
     put({id, at}, 8);
     EXPECT_EQ(told(), UCS_OK);
     EXPECT_EQ(memory.number<std::uint64_t>(), 0x6666666666666666U);
