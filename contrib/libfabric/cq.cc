@@ -130,19 +130,6 @@ std::size_t bytes_of(fi_cq_format format) {
 static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len));
 static_assert(offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data));
 
-/// From this version of the interface on programs say what room for data their error entry has.
-constexpr std::uint32_t kErrDataSizeSince = FI_VERSION(1, 5);
-
-/// The length that fi_cq_err_entry had in that version: programs keep the one that they were built
-/// with, and the headers that the provider is built with may know a longer one.
-std::size_t error_bytes_of(std::uint32_t api_version) {
-    if (FI_VERSION_LT(api_version, kErrDataSizeSince))
-        return offsetof(fi_cq_err_entry, err_data_size);
-    constexpr std::size_t kBefore1_20 =
-        offsetof(fi_cq_err_entry, err_data_size) + sizeof(fi_cq_err_entry::err_data_size);
-    return FI_VERSION_LT(api_version, FI_VERSION(1, 20)) ? kBefore1_20 : sizeof(fi_cq_err_entry);
-}
-
 bool has_wait_object(fi_wait_obj wait) {
     return wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD;
 }
@@ -266,13 +253,7 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
     const Guard guard(domain);
     if (!is_error_next())
         return -FI_EAGAIN;
-    const std::uint32_t api_version = domain.fabric.api_version;
-    fi_cq_err_entry next = next_error();
-    clear_source(next);
-    // No error has data; whoever brought room for some keeps it.
-    if (FI_VERSION_GE(api_version, kErrDataSizeSince))
-        next.err_data = entry.err_data;
-    std::memcpy(&entry, &next, error_bytes_of(api_version));
+    copy_error(entry, next_error(), domain.fabric.api_version);
     if ((flags & FI_PEEK) != 0)
         return 1;
     if (is_lost_next())

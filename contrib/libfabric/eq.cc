@@ -164,10 +164,12 @@ ssize_t Eq::read_error(fi_eq_err_entry& entry, std::uint64_t flags) {
     const std::lock_guard guard(lock_);
     if (events_.empty() || !events_.front().is_error)
         return -FI_EAGAIN;
-    std::memcpy(&entry, events_.front().data.data(), sizeof entry);
+    fi_eq_err_entry first;
+    std::memcpy(&first, events_.front().data.data(), sizeof first);
+    copy_error(entry, first, fabric.api_version);
     if ((flags & FI_PEEK) == 0)
         pop();
-    return sizeof entry;
+    return static_cast<ssize_t>(error_bytes_of<fi_eq_err_entry>(fabric.api_version));
 }
 
 ssize_t Eq::wait_and_read(std::uint32_t* event, void* buf, std::size_t length, int timeout_ms,

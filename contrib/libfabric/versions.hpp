@@ -5,7 +5,9 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_eq.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tagwire::fi {
 
@@ -19,12 +21,9 @@ inline constexpr std::uint64_t kBufferedRecv = FI_BUFFERED_RECV;
 inline constexpr std::uint64_t kBufferedRecv = 0;
 #endif
 
-/// A flag of fi_getinfo() from 2.2 on. There is nothing to scan again.
-#ifdef FI_RESCAN
-inline constexpr std::uint64_t kRescan = FI_RESCAN;
-#else
-inline constexpr std::uint64_t kRescan = 0;
-#endif
+/// FI_RESCAN, a flag of fi_getinfo() from 2.2 on, whose programs may ask a provider that was built
+/// with earlier headers. There is nothing to scan again.
+inline constexpr std::uint64_t kRescan = std::uint64_t{1} << 35;
 
 // Names that only give a warning from 2.0 on.
 inline constexpr std::uint64_t kOrderNone = 0;  ///< FI_ORDER_NONE
@@ -50,12 +49,33 @@ constexpr Table with_later_calls(Table table, Call absent) {
     return table;
 }
 
-/// Later versions have an address in it, for errors of addresses, which the provider does not
-/// report.
+// ---- Errors of queues: fi_cq_err_entry has grown twice, fi_eq_err_entry once. A program keeps the
+// length that it was built with, whatever the provider was built with.
+
+/// From this version of the interface on programs say what room for data their error entry has.
+inline constexpr std::uint32_t kErrorDataSince = FI_VERSION(1, 5);
+/// From this one on an error entry ends with an address, for errors of addresses.
+inline constexpr std::uint32_t kErrorSourceSince = FI_VERSION(1, 20);
+
+/// The length of an error entry of a program that asked for that version.
 template <class Entry>
-void clear_source(Entry& entry) {
-    if constexpr (requires { entry.src_addr; })
-        entry.src_addr = FI_ADDR_NOTAVAIL;
+constexpr std::size_t error_bytes_of(std::uint32_t api_version) {
+    if (FI_VERSION_LT(api_version, kErrorDataSince))
+        return offsetof(Entry, err_data_size);
+    if (FI_VERSION_LT(api_version, kErrorSourceSince))
+        return offsetof(Entry, err_data_size) + sizeof(Entry::err_data_size);
+    return sizeof(Entry);
+}
+
+/// Writes `error` into the entry of a program that asked for that version, and not a byte behind
+/// it. No error has data, so whoever brought room for some keeps it; and none is one of an address.
+template <class Entry>
+void copy_error(Entry& to, Entry error, std::uint32_t api_version) {
+    if constexpr (requires { error.src_addr; })
+        error.src_addr = FI_ADDR_NOTAVAIL;
+    if (FI_VERSION_GE(api_version, kErrorDataSince))
+        error.err_data = to.err_data;
+    std::memcpy(&to, &error, error_bytes_of<Entry>(api_version));
 }
 
 }  // namespace tagwire::fi

@@ -141,6 +141,12 @@ TEST(FiInfo, a_program_of_a_later_libfabric_is_refused_by_the_core) {
     fi_freeinfo(found);
 }
 
+/// FI_RESCAN of headers from 2.2 on: a program that has them may ask for any version.
+TEST(FiInfo, a_program_may_want_providers_looked_for_again) {
+    constexpr std::uint64_t kRescan = std::uint64_t{1} << 35;
+    EXPECT_NE(ask(hints_for(FI_MSG).get(), nullptr, kRescan), nullptr);
+}
+
 TEST(FiInfo, a_node_is_a_host_or_the_text_of_a_name) {
     const auto hints = hints_for(FI_MSG);
     EXPECT_EQ(ask(hints.get(), "tagwire://00"), nullptr);

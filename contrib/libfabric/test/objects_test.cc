@@ -95,6 +95,42 @@ TEST_F(FiObjects, errors_keep_their_place_among_the_entries) {
     }
 }
 
+/// The core tells the provider which version the program has asked for; what is behind the entry of
+/// that version is the program's.
+TEST_F(FiObjects, an_error_entry_is_as_long_as_the_program_knows_it) {
+    struct {
+        std::uint32_t version;
+        std::size_t bytes;
+    } const programs[] = {
+        {FI_VERSION(1, 4), offsetof(fi_cq_err_entry, err_data_size)},
+        {FI_VERSION(1, 17),
+         offsetof(fi_cq_err_entry, err_data_size) + sizeof(fi_cq_err_entry::err_data_size)},
+    };
+    constexpr unsigned char kCanary = 0xc5;
+    for (const auto& program : programs) {
+        open({.version = program.version});
+        Text room(4, ' ');
+        int mark = 0;
+        trecv(room, 1, 0, &mark);
+        ASSERT_EQ(fi_cancel(&b.ep->fid, &mark), 0);
+        fi_cq_tagged_entry entry{};
+        run_until([&] { return fi_cq_read(b.rx.get(), &entry, 1) == -FI_EAVAIL; });
+        // Not with fi_cq_readerr(), which writes into the entry of its own headers from 1.20 on.
+        struct {
+            fi_cq_err_entry entry;
+            char behind[64];
+        } error;
+        std::memset(&error, kCanary, sizeof error);
+        ASSERT_EQ(b.rx->ops->readerr(b.rx.get(), &error.entry, 0), 1);
+        EXPECT_EQ(error.entry.op_context, &mark);
+        EXPECT_EQ(error.entry.err, FI_ECANCELED);
+        const auto* bytes = reinterpret_cast<const unsigned char*>(&error);
+        for (std::size_t i = program.bytes; i < sizeof error; ++i)
+            EXPECT_EQ(bytes[i], kCanary) << "byte " << i;
+        close();
+    }
+}
+
 TEST_F(FiObjects, counters_count_successes_and_errors) {
     open({.has_counters = true});
     Text got(4, ' ');

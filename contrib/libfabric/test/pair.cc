@@ -8,7 +8,6 @@ namespace tagwire::fi_test {
 namespace {
 
 constexpr unsigned kSteps = 2'000'000;
-constexpr std::uint32_t kVersion = FI_VERSION(1, 17);
 
 }  // namespace
 
@@ -27,10 +26,10 @@ Owner<fi_info> hints_for(std::uint64_t caps) {
     return hints;
 }
 
-Owner<fi_info> ask(const fi_info* hints, const char* node, std::uint64_t flags,
-                   const char* service) {
+Owner<fi_info> ask(const fi_info* hints, const char* node, std::uint64_t flags, const char* service,
+                   std::uint32_t version) {
     fi_info* found = nullptr;
-    const int status = fi_getinfo(kVersion, node, service, flags, hints, &found);
+    const int status = fi_getinfo(version, node, service, flags, hints, &found);
     EXPECT_TRUE(status == 0 || status == -FI_ENODATA) << fi_strerror(-status);
     return Owner<fi_info>(found);
 }
@@ -41,7 +40,7 @@ void Pair::open(const Wanted& wanted) {
     hints->tx_attr->op_flags = wanted.tx_op_flags;
     hints->rx_attr->op_flags = wanted.rx_op_flags;
     hints->domain_attr->threading = wanted.threading;
-    info = ask(hints.get());
+    info = ask(hints.get(), nullptr, 0, nullptr, wanted.version);
     ASSERT_NE(info, nullptr);
     fid_fabric* made_fabric = nullptr;
     ASSERT_EQ(fi_fabric(info->fabric_attr, &made_fabric, nullptr), 0);

@@ -36,6 +36,8 @@ using Name = std::array<char, FI_NAME_MAX>;
 
 inline constexpr std::uint64_t kTaggedRecv = FI_TAGGED | FI_RECV;
 inline constexpr std::uint64_t kMsgRecv = FI_MSG | FI_RECV;
+/// The version of the interface that tests ask for, unless they say another.
+inline constexpr std::uint32_t kVersion = FI_VERSION(1, 17);
 /// libfabric 2.0 has no buffered receives.
 #ifdef FI_BUFFERED_RECV
 inline constexpr std::uint64_t kBufferedRecv = FI_BUFFERED_RECV;
@@ -48,7 +50,7 @@ Text text_of(std::size_t length);
 Owner<fi_info> hints_for(std::uint64_t caps);
 /// nullptr: there is no answer.
 Owner<fi_info> ask(const fi_info* hints, const char* node = nullptr, std::uint64_t flags = 0,
-                   const char* service = nullptr);
+                   const char* service = nullptr, std::uint32_t version = kVersion);
 
 /// Settings that a test can change.
 struct Wanted {
@@ -62,6 +64,7 @@ struct Wanted {
     fi_wait_obj wait_obj = FI_WAIT_NONE;
     bool has_counters = false;
     std::size_t cq_size = 0;
+    std::uint32_t version = kVersion;
 };
 
 /// An endpoint with a queue for its sends and one for its receives.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -124,16 +126,44 @@ TEST(FiVersions, calls_that_a_later_table_has_are_refused_and_not_null) {
     EXPECT_EQ(earlier.call(21), 42);
 }
 
+/// fi_cq_err_entry from 1.20 on, whatever the headers here have.
 struct LaterError {
+    void* op_context;
     int err;
+    void* err_data;
+    std::size_t err_data_size;
     fi_addr_t src_addr;
 };
 
-TEST(FiVersions, errors_have_no_source_where_they_have_room_for_one) {
-    LaterError later{1, 7};
-    fi::clear_source(later);
-    EXPECT_EQ(later.src_addr, FI_ADDR_NOTAVAIL);
-    EXPECT_EQ(later.err, 1);
+/// The memory behind the entry that a program was built with stays as it was.
+TEST(FiVersions, an_error_goes_no_further_than_the_entry_of_the_program) {
+    struct {
+        std::uint32_t version;
+        std::size_t bytes;
+    } const programs[] = {
+        {FI_VERSION(1, 0), offsetof(LaterError, err_data_size)},
+        {FI_VERSION(1, 4), offsetof(LaterError, err_data_size)},
+        {FI_VERSION(1, 5), offsetof(LaterError, src_addr)},
+        {FI_VERSION(1, 17), offsetof(LaterError, src_addr)},
+        {FI_VERSION(1, 19), offsetof(LaterError, src_addr)},
+        {FI_VERSION(1, 20), sizeof(LaterError)},
+        {FI_VERSION(2, 7), sizeof(LaterError)},
+    };
+    constexpr unsigned char kCanary = 0xc5;
+    for (const auto& program : programs) {
+        LaterError entry;
+        std::memset(&entry, kCanary, sizeof entry);
+        int context = 0;
+        fi::copy_error(entry, LaterError{&context, FI_ECANCELED, nullptr, 0, 7}, program.version);
+        EXPECT_EQ(entry.op_context, &context);
+        EXPECT_EQ(entry.err, FI_ECANCELED);
+        const auto* bytes = reinterpret_cast<const unsigned char*>(&entry);
+        for (std::size_t i = program.bytes; i < sizeof entry; ++i)
+            EXPECT_EQ(bytes[i], kCanary) << "byte " << i << " of version " << program.version;
+        if (program.bytes == sizeof entry) {
+            EXPECT_EQ(entry.src_addr, FI_ADDR_NOTAVAIL);
+        }
+    }
 }
 
 }  // namespace
