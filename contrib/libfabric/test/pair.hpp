@@ -65,6 +65,8 @@ struct Wanted {
     bool has_counters = false;
     std::size_t cq_size = 0;
     std::uint32_t version = kVersion;
+    fi_av_type av_type = FI_AV_UNSPEC;
+    bool is_inserted = true;  ///< The names of both are in the vector, and they know each other.
 };
 
 /// An endpoint with a queue for its sends and one for its receives.

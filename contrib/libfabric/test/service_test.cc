@@ -146,6 +146,33 @@ TEST_F(FiService, without_a_node_it_is_this_machine) {
     EXPECT_EQ(name_of(addr), c.name);
 }
 
+/// Programs that name a host alone mean where an endpoint is to be, or exchange names themselves:
+/// they get an answer in the provider's own format, without a port, and no other.
+TEST_F(FiService, a_node_alone_is_where_an_endpoint_may_be) {
+    const auto hints = hints_for(Wanted().caps);
+    for (const char* node : {kHere, "localhost"}) {
+        const auto found = ask(hints.get(), node, FI_SOURCE);
+        ASSERT_NE(found, nullptr);
+        EXPECT_EQ(found->addr_format, info->addr_format);
+        EXPECT_EQ(found->src_addrlen, sizeof(Name));
+        EXPECT_EQ(found->dest_addr, nullptr);
+        Side c;
+        Side d;
+        for (Side* side : {&c, &d}) {
+            auto opened = ask(found.get());
+            ASSERT_NE(opened, nullptr);
+            std::swap(info, opened);
+            ASSERT_NO_FATAL_FAILURE(open_side(*side, {}));
+            std::swap(info, opened);
+        }
+        EXPECT_NE(c.name, d.name);
+        expect_message(c, insert(c.name.data()));
+        expect_message(d, insert(d.name.data()));
+    }
+    hints->addr_format = FI_SOCKADDR_IN;
+    EXPECT_EQ(ask(hints.get(), kHere, FI_SOURCE), nullptr);
+}
+
 TEST_F(FiService, the_hint_of_a_source_is_kept) {
     const std::string port = free_port();
     const auto hints = hints_for(FI_TAGGED);

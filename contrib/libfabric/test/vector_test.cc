@@ -48,6 +48,52 @@ TEST_F(FiVector, a_peer_inserted_again_while_its_connection_closes_is_to_be_trie
     EXPECT_EQ(send(a, b, to_b), to_a);
 }
 
+/// GASNet and Chapel know the addresses of a table without being told (fi_av(3)).
+TEST_F(FiVector, a_table_counts_from_0_where_addresses_are_not_asked_for) {
+    open({.is_inserted = false});
+    const std::array<Name, 3> names = {a.name, b.name, b.name};
+    ASSERT_EQ(fi_av_insert(av.get(), names.data(), 2, nullptr, 0, nullptr), 2);
+    EXPECT_EQ(send(a, b, 1), 0U);
+    EXPECT_EQ(send(b, a, 0), 1U);
+    ASSERT_EQ(fi_av_insert(av.get(), names.data(), 3, nullptr, 0, nullptr), 3);
+    for (fi_addr_t addr = 0; addr < 5; ++addr) {
+        Name found{};
+        std::size_t length = found.size();
+        ASSERT_EQ(fi_av_lookup(av.get(), addr, found.data(), &length), 0);
+        EXPECT_EQ(found, addr == 0 || addr == 2 ? a.name : b.name) << addr;
+    }
+    Name none{};
+    std::size_t length = none.size();
+    EXPECT_EQ(fi_av_lookup(av.get(), 5, none.data(), &length), -FI_EINVAL);
+}
+
+TEST_F(FiVector, what_is_no_name_takes_no_place_in_a_table) {
+    open({.is_inserted = false});
+    const std::array<Name, 3> names = {a.name, Name{}, b.name};
+    ASSERT_EQ(fi_av_insert(av.get(), names.data(), 3, nullptr, 0, nullptr), 2);
+    EXPECT_EQ(send(a, b, 1), 0U);
+}
+
+/// Whatever the domain was asked for with, and the program is told which type it got.
+TEST_F(FiVector, a_vector_has_the_type_that_it_is_opened_with) {
+    for (const fi_av_type asked : {FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE}) {
+        open({.av_type = asked});
+        for (const fi_av_type type : {FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE}) {
+            fi_av_attr attr{};
+            attr.type = type;
+            fid_av* made = nullptr;
+            ASSERT_EQ(fi_av_open(domain.get(), &attr, &made, nullptr), 0);
+            const Owner<fid_av> owner(made);
+            const fi_av_type usual = asked == FI_AV_UNSPEC ? FI_AV_TABLE : asked;
+            EXPECT_EQ(attr.type, type == FI_AV_UNSPEC ? usual : type);
+            fi_addr_t addr = FI_ADDR_NOTAVAIL;
+            EXPECT_EQ(fi_av_insert(made, a.name.data(), 1, &addr, 0, nullptr), 1);
+            EXPECT_EQ(addr, 0U);
+        }
+        close();
+    }
+}
+
 TEST_F(FiVector, messages_are_reported_with_a_number_that_the_sender_still_has) {
     open();
     const fi_addr_t second = insert(a.name);
