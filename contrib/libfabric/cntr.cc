@@ -135,6 +135,7 @@ void Cntr::remove_endpoint(Ep& ep) {
 }
 
 void Cntr::progress() {
+    domain.is_progressed = true;
     for (Ep* ep : eps_)
         ep->progress();
 }

@@ -267,6 +267,7 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
 // ---- Reading
 
 void Cq::progress() {
+    domain.is_progressed = true;
     for (Ep* ep : eps_)
         ep->progress();
 }

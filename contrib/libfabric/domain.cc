@@ -43,7 +43,8 @@ fi_ops_domain domain_ops = with_later_calls(
 Domain::Domain(Fabric& parent, const fi_info& info, void* user_context)
     : fid_domain{},
       fabric(parent),
-      is_locked(info.domain_attr->threading != FI_THREAD_DOMAIN),
+      is_locked(info.domain_attr->threading != FI_THREAD_DOMAIN ||
+                info.domain_attr->data_progress == FI_PROGRESS_AUTO),
       av_type(info.domain_attr->av_type) {
     fid.fclass = FI_CLASS_DOMAIN;
     fid.context = user_context;
@@ -54,6 +55,7 @@ Domain::Domain(Fabric& parent, const fi_info& info, void* user_context)
 }
 
 Domain::~Domain() {
+    auto_progress.reset();
     tw_context_destroy(context);
     --fabric.children;
 }
@@ -64,8 +66,6 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain_p, void*
     const fi_domain_attr& attr = *info->domain_attr;
     if (attr.name != nullptr && std::strcmp(attr.name, kName) != 0)
         return -FI_EINVAL;
-    if (attr.data_progress == FI_PROGRESS_AUTO)
-        return -FI_EOPNOTSUPP;
     return without_exceptions([&] {
         auto domain = std::make_unique<Domain>(static_cast<Fabric&>(*fabric), *info, user_context);
         const tw_context_params_t params = {
@@ -77,14 +77,29 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain_p, void*
                     tw_status_string(status));
             return -error_of(status);
         }
+        if (attr.data_progress == FI_PROGRESS_AUTO) {
+            domain->auto_progress = std::make_unique<AutoProgress>(*domain);
+            if (const int error = domain->auto_progress->start(); error != 0)
+                return error;
+        }
         *domain_p = domain.release();
         return 0;
     });
 }
 
-void Domain::progress() {
+bool Domain::progress() {
+    unsigned count = 0;
     for (Ep* ep : eps)
-        ep->progress();
+        count |= ep->progress();
+    return count != 0;
+}
+
+void Domain::drop_reports() {
+    for (const Ep* ep : eps) {
+        tw_completion_t done;
+        while (tw_worker_poll(ep->worker, &done, 1) > 0) {
+        }
+    }
 }
 
 }  // namespace tagwire::fi

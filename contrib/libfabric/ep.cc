@@ -52,6 +52,8 @@ Ep::~Ep() {
     if (av_ != nullptr)
         std::erase(av_->eps, this);
     std::erase(domain.eps, this);
+    if (domain.auto_progress != nullptr)
+        domain.auto_progress->remove(worker);
     tw_worker_destroy(worker);
     --domain.children;
 }
@@ -79,6 +81,10 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
                 return error;
         }
         domain.eps.push_back(ep.get());
+        if (domain.auto_progress != nullptr) {
+            if (const int error = domain.auto_progress->add(ep->worker); error != 0)
+                return error;
+        }
         *ep_p = ep.release();
         return 0;
     });

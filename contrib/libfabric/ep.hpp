@@ -124,7 +124,8 @@ class Ep : public fid_ep {
     int enable();
     /// Waits for messages on their way, within bounds. Nothing is called on it any more.
     void close();
-    void progress() { tw_worker_progress(worker); }
+    /// 0: nothing happened.
+    unsigned progress() { return tw_worker_progress(worker); }
     ssize_t cancel(void* operation_context);
     /// Nothing: the messaging layer gives none, which *status_p tells.
     std::optional<Name> name(tw_status_t* status_p) const;

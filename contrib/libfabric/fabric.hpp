@@ -2,8 +2,8 @@
 // Fabric and domain. A domain is a context of the messaging layer with the memory that was
 // registered; its endpoints are that context's workers.
 //
-// Threads: with FI_THREAD_DOMAIN nothing is locked. With every other model each call takes the
-// domain's lock, unless the process has one thread.
+// Threads: with FI_THREAD_DOMAIN nothing is locked. With every other model, and with automatic
+// progress, each call takes the domain's lock, unless the process has one thread.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -12,10 +12,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 #include <vector>
 
+#include "progress.hpp"
 #include "provider.hpp"
 
 namespace tagwire::fi {
@@ -46,8 +48,10 @@ class Domain : public fid_domain {
 
     static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain_p, void* user_context);
 
-    /// Progresses all endpoints. The lock is held.
-    void progress();
+    /// Progresses all endpoints. The lock is held. False: nothing happened.
+    bool progress();
+    /// Takes completions that have no callback from the workers. The lock is held.
+    void drop_reports();
     bool needs_lock() const { return is_locked && has_threads(); }
 
     Fabric& fabric;
@@ -58,11 +62,14 @@ class Domain : public fid_domain {
     std::vector<Ep*> eps;
     std::unordered_set<std::uint64_t> keys;  ///< Keys of registered memory.
     std::atomic<int> children = 0;
+    bool is_progressed = false;  ///< By the program, since auto_progress has looked.
+    std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.
 };
 
 /// Held by every call on a domain or on what belongs to it. It locks nothing while the process has
 /// one thread: another can then only be made inside the call, and the threads made there (of a
-/// Door, of transports) take no domain's lock.
+/// Door, of transports) take no domain's lock. AutoProgress has made its thread before there is
+/// anything to call.
 class Guard {
   public:
     explicit Guard(Domain& domain) : lock_(domain.needs_lock() ? &domain.lock : nullptr) {

@@ -115,6 +115,8 @@ void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_at
             attr.threading = hints->threading;
         if (hints->control_progress != FI_PROGRESS_UNSPEC)
             attr.control_progress = hints->control_progress;
+        if (hints->data_progress == FI_PROGRESS_AUTO)
+            attr.data_progress = FI_PROGRESS_AUTO;
         if (hints->av_type != FI_AV_UNSPEC)
             attr.av_type = hints->av_type;
     }

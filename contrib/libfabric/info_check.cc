@@ -72,8 +72,6 @@ bool meets_receive(const fi_rx_attr& hints) {
 bool meets_domain(const fi_domain_attr& hints) {
     if (hints.name != nullptr && std::strcmp(hints.name, kName) != 0)
         TW_FI_REFUSE("domain_attr->name %s: only %s\n", hints.name, kName);
-    if (hints.data_progress == FI_PROGRESS_AUTO)
-        TW_FI_REFUSE("domain_attr->data_progress: only FI_PROGRESS_MANUAL\n");
     if (static_cast<unsigned>(hints.threading) > FI_THREAD_ENDPOINT)
         TW_FI_REFUSE("domain_attr->threading %d is unknown\n", static_cast<int>(hints.threading));
     if (static_cast<unsigned>(hints.av_type) > FI_AV_TABLE)

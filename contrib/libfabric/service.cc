@@ -10,10 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
 #include "deadline.hpp"
+#include "thread.hpp"
 
 namespace tagwire::fi {
 
@@ -225,16 +225,7 @@ int Door::open(const Place& place, const Name& name, std::unique_ptr<Door>* door
         return -error;
     }
     std::unique_ptr<Door> door(new Door(socket, stop, name));
-    // Signals are for the program's own threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int status = without_exceptions([&] {
-        door->thread_ = std::thread([own = door.get()] { own->serve(); });
-        return 0;
-    });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const int status = start_thread(&door->thread_, [own = door.get()] { own->serve(); });
     if (status == 0)
         *door_p = std::move(door);
     return status;

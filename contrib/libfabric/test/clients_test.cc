@@ -154,7 +154,7 @@ const Client kClients[] = {
          hints.domain_attr->mr_mode = FI_MR_LOCAL;
          same_order(hints, FI_ORDER_SAS);
      },
-     Answer::kNone},
+     Answer::kServed},
     {"GASNet, ofi-conduit", "ofi-conduit/gasnet_ofi.c", FI_VERSION(1, 5),
      FI_RMA | FI_MSG | FI_MULTI_RECV,
      [](fi_info& hints) {

@@ -76,7 +76,6 @@ TEST(FiInfo, a_hint_that_cannot_be_met_has_no_answer) {
         [](fi_info& hints) { hints.rx_attr->iov_limit = 17; },
         [](fi_info& hints) { hints.rx_attr->op_flags = FI_DELIVERY_COMPLETE; },
         [](fi_info& hints) { hints.rx_attr->size = SIZE_MAX; },
-        [](fi_info& hints) { hints.domain_attr->data_progress = FI_PROGRESS_AUTO; },
         [](fi_info& hints) { hints.domain_attr->cq_data_size = 9; },
         [](fi_info& hints) { hints.domain_attr->mr_key_size = 9; },
         [](fi_info& hints) { hints.domain_attr->max_ep_stx_ctx = 1; },
@@ -99,6 +98,7 @@ TEST(FiInfo, a_hint_that_can_be_met_is_repeated_in_the_answer) {
     hints->domain_attr->threading = FI_THREAD_ENDPOINT;
     hints->domain_attr->av_type = FI_AV_MAP;
     hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
+    hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
     hints->domain_attr->cq_data_size = 8;
     hints->ep_attr->mem_tag_format = 0xff00;
@@ -109,6 +109,7 @@ TEST(FiInfo, a_hint_that_can_be_met_is_repeated_in_the_answer) {
     EXPECT_EQ(info->domain_attr->threading, FI_THREAD_ENDPOINT);
     EXPECT_EQ(info->domain_attr->av_type, FI_AV_MAP);
     EXPECT_EQ(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
+    EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
     EXPECT_EQ(info->domain_attr->mr_mode, 0);
     EXPECT_EQ(info->ep_attr->mem_tag_format, 0xff00U);
 }

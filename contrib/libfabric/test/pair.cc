@@ -41,6 +41,7 @@ void Pair::open(const Wanted& wanted) {
     hints->rx_attr->op_flags = wanted.rx_op_flags;
     hints->domain_attr->threading = wanted.threading;
     hints->domain_attr->av_type = wanted.av_type;
+    hints->domain_attr->data_progress = wanted.data_progress;
     info = ask(hints.get(), nullptr, 0, nullptr, wanted.version);
     ASSERT_NE(info, nullptr);
     fid_fabric* made_fabric = nullptr;

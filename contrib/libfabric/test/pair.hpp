@@ -66,6 +66,7 @@ struct Wanted {
     std::size_t cq_size = 0;
     std::uint32_t version = kVersion;
     fi_av_type av_type = FI_AV_UNSPEC;
+    fi_progress data_progress = FI_PROGRESS_UNSPEC;
     bool is_inserted = true;  ///< The names of both are in the vector, and they know each other.
 };
 
