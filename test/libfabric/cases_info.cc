@@ -45,7 +45,9 @@ void types_are_honoured() {
         const Info hints = plain();
         hints->ep_attr->type = type;
         const Info answer = ask(*hints);
-        holds("an answer has the type of the hints", !answer || answer->ep_attr->type == type);
+        // Headers from 2.0 on have FI_EP_UNSPEC for types that were dropped.
+        holds("an answer has the type of the hints",
+              !answer || type == FI_EP_UNSPEC || answer->ep_attr->type == type);
     }
 }
 

@@ -134,8 +134,8 @@ TEST(FiInfo, buffered_receives_come_only_to_who_asks_for_them) {
 
 TEST(FiInfo, a_program_of_a_later_libfabric_is_refused_by_the_core) {
     fi_info* found = nullptr;
-    EXPECT_EQ(fi_getinfo(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION + 1), nullptr, nullptr, 0,
-                         hints_for(FI_MSG).get(), &found),
+    // The library may be later than the headers.
+    EXPECT_EQ(fi_getinfo(fi_version() + 1, nullptr, nullptr, 0, hints_for(FI_MSG).get(), &found),
               -FI_ENOSYS);
     EXPECT_EQ(fi_getinfo(FI_VERSION(1, 5), nullptr, nullptr, 0, hints_for(FI_MSG).get(), &found),
               0);
