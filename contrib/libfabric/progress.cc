@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "progress.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -37,6 +39,7 @@ int AutoProgress::start() {
         status = start_thread(&thread_, [this] { run(); });
     if (status != 0)
         return status;
+    process_ = ::getpid();
     const std::lock_guard guard(all_lock);
     next_ = std::exchange(all, this);
     // The objects that the thread uses have been made by now: they are destroyed after stop_all().
@@ -55,6 +58,10 @@ void AutoProgress::stop_all() {
 void AutoProgress::stop() {
     if (!thread_.joinable())
         return;
+    if (process_ != ::getpid()) {
+        thread_.detach();
+        return;
+    }
     {
         const std::lock_guard guard(domain_.lock);
         is_over_ = true;

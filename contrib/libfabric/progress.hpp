@@ -12,6 +12,8 @@
 //    the process exits or unloads the provider.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <thread>
 
@@ -48,6 +50,7 @@ class AutoProgress {
     Sleeper sleeper_;
     bool is_over_ = false;  ///< With the domain's lock.
     std::thread thread_;
+    pid_t process_ = 0;  ///< The owner of the thread; in a child the lock may stay taken.
     AutoProgress* next_ = nullptr;  ///< In the list of all that have started.
 };
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FI_PROGRESS_AUTO for data: what is begun ends, whoever progresses it.
 #include <dirent.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -170,6 +173,43 @@ TEST_F(FiProgress, a_program_may_exit_as_it_is) {
         },
         testing::ExitedWithCode(0), "");
 }
+
+#if !defined(__SANITIZE_ADDRESS__)  // whose search for leaks counts threads that a child lacks
+
+/// False: it did not exit soon, or not as it should.
+bool exits(pid_t child) {
+    int status = -1;
+    for (int look = 0; look < kAutoLooks; ++look) {
+        if (waitpid(child, &status, WNOHANG) == child)
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return false;
+}
+
+/// A child has neither the thread nor the one that has taken the domain's lock.
+TEST_F(FiProgress, a_child_of_the_program_may_exit_as_it_is) {
+    open_auto({.threading = FI_THREAD_SAFE});
+    std::atomic<bool> is_over = false;
+    std::thread other([&] {
+        while (!is_over.load(std::memory_order_relaxed))
+            fi_cq_read(a.tx.get(), nullptr, 0);
+    });
+    bool all_exit = true;
+    for (int i = 0; i < 5 && all_exit; ++i) {
+        const pid_t child = fork();
+        if (child == 0)
+            std::exit(0);
+        all_exit = exits(child);
+    }
+    EXPECT_TRUE(all_exit);
+    is_over.store(true, std::memory_order_relaxed);
+    other.join();
+}
+
+#endif
 
 }  // namespace
 
