@@ -4,7 +4,10 @@
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_CONTEXT_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_CONTEXT_HPP
 
+#include <protocols/api/tw_rma.h>
 #include <protocols/api/cxx_msg_base.hpp>
+
+#include <vector>
 
 namespace tagwire {
 inline namespace v1 {
@@ -41,16 +44,34 @@ class Context {
     Owned context_;
 };
 
-/// Memory known to every memory domain of a context, for Op::mem(); the bytes stay the program's.
+/// Memory known to every memory domain of a context, for Op::memory() and for peers. It is the
+/// program's, or, made by allocate(), this object's: then it goes with it.
 class Memory {
   public:
-    Memory(const Context& context, std::span<std::byte> bytes) : context_(context.get()) {
-        check(tw_mem_map(context_, bytes.data(), bytes.size(), nullptr, &mem_), "tw_mem_map");
+    /// `access`: TW_ACCESS_x, for its key.
+    Memory(const Context& context, std::span<std::byte> bytes, std::uint32_t access = TW_ACCESS_ALL)
+        : context_(context.get()), bytes_(bytes) {
+        tw_mem_params_t params{};
+        params.access = access;
+        check(tw_mem_map(context_, bytes.data(), bytes.size(), &params, &mem_), "tw_mem_map");
+    }
+    /// Memory that peers of this host reach by loads and stores; zeroes.
+    static Memory allocate(const Context& context, std::size_t length,
+                           std::uint32_t access = TW_ACCESS_ALL) {
+        tw_mem_params_t params{};
+        params.access = access;
+        void* address = nullptr;
+        tw_mem_h mem = nullptr;
+        check(tw_mem_alloc(context.get(), length, &params, &address, &mem), "tw_mem_alloc");
+        return Memory(context.get(), mem, {static_cast<std::byte*>(address), length});
     }
     Memory(Memory&& other) noexcept
-        : context_(other.context_), mem_(std::exchange(other.mem_, nullptr)) {}
+        : context_(other.context_),
+          bytes_(other.bytes_),
+          mem_(std::exchange(other.mem_, nullptr)) {}
     Memory& operator=(Memory&& other) noexcept {
         std::swap(context_, other.context_);
+        std::swap(bytes_, other.bytes_);
         std::swap(mem_, other.mem_);
         return *this;
     }
@@ -60,9 +81,26 @@ class Memory {
     }
 
     [[nodiscard]] tw_mem_h get() const { return mem_; }
+    [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
+    /// By which peers name its first byte.
+    [[nodiscard]] std::uint64_t address() const {
+        return reinterpret_cast<std::uintptr_t>(bytes_.data());
+    }
+    /// The key for peers, plain bytes; tw_mem_pack().
+    [[nodiscard]] std::vector<std::byte> pack() const {
+        std::vector<std::byte> key(TW_KEY_BYTES_MAX);
+        std::size_t length = key.size();
+        check(tw_mem_pack(mem_, key.data(), &length), "tw_mem_pack");
+        key.resize(length);
+        return key;
+    }
 
   private:
+    Memory(tw_context_h context, tw_mem_h mem, std::span<std::byte> bytes)
+        : context_(context), bytes_(bytes), mem_(mem) {}
+
     tw_context_h context_;
+    std::span<std::byte> bytes_;
     tw_mem_h mem_ = nullptr;
 };
 

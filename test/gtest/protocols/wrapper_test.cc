@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -394,6 +395,56 @@ TEST_F(MsgWrapper, a_destroyed_endpoint_still_sends) {
     }
     EXPECT_EQ(worker_.finish(request).status, TW_OK);
     EXPECT_EQ(text(10), "on its way");
+}
+
+TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
+    const msg::Memory memory = msg::Memory::allocate(context_, 4096);
+    EXPECT_EQ(memory.bytes().size(), 4096U);
+    EXPECT_EQ(memory.bytes()[4095], std::byte{0});
+    const msg::RemoteMemory remote(self_, memory.pack());
+    EXPECT_EQ(remote.length(), 4096U);
+    EXPECT_EQ(remote.access(), unsigned{TW_ACCESS_ALL});
+    const auto end = [&](const auto& call) {
+        msg::Request request;
+        tw_status_t status = TW_ERR_NO_RESOURCE;
+        run_until([&] {
+            status = call(request);
+            return status != TW_ERR_NO_RESOURCE;
+        });
+        return request ? request.wait() : status;
+    };
+    ASSERT_EQ(end([&](msg::Request& request) { return remote.put(bytes("hello"), 8, request); }),
+              TW_OK);
+    EXPECT_EQ(std::memcmp(memory.bytes().data() + 8, "hello", 5), 0);
+    ASSERT_NE(remote.pointer(8), nullptr);
+    EXPECT_EQ(std::memcmp(remote.pointer(8), "hello", 5), 0);
+    EXPECT_EQ(end([&](msg::Request& request) {
+                  return remote.get(std::span(buffer_).first(5), 8, request);
+              }),
+              TW_OK);
+    EXPECT_EQ(text(5), "hello");
+    std::int32_t before = 1;
+    EXPECT_EQ(end([&](msg::Request& request) {
+                  return remote.fetch(TW_ATOMIC_MIN, std::int32_t{-5}, before, 64, request);
+              }),
+              TW_OK);
+    EXPECT_EQ(before, 0);
+    EXPECT_EQ(end([&](msg::Request& request) {
+                  return remote.cswap(std::int32_t{-5}, std::int32_t{9}, before, 64, request);
+              }),
+              TW_OK);
+    EXPECT_EQ(before, -5);
+    EXPECT_EQ(end([&](msg::Request& request) {
+                  return remote.atomic(TW_ATOMIC_ADD, std::uint64_t{3}, 72, request);
+              }),
+              TW_OK);
+    std::uint64_t sum = 0;
+    const tw_iov_t list[] = {{&sum, sizeof sum}};
+    EXPECT_EQ(end([&](msg::Request& request) { return remote.getv(list, 72, request); }), TW_OK);
+    EXPECT_EQ(sum, 3U);
+    EXPECT_EQ(end([&](msg::Request& request) { return remote.putv(list, 80, request); }), TW_OK);
+    EXPECT_THROW(msg::RemoteMemory(self_, bytes("no key")), msg::Error);
+    EXPECT_THROW(msg::Memory::allocate(context_, 0), msg::Error);
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One-sided operations of the messaging layer's C++ wrapper. Included by tagwire_msg.hpp.
+#ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_RMA_HPP
+#define TAGWIRE_PROTOCOLS_API_CXX_MSG_RMA_HPP
+
+#include <protocols/api/tw_rma.h>
+#include <protocols/api/cxx_msg_ep.hpp>
+
+#include <concepts>
+
+namespace tagwire {
+inline namespace v1 {
+namespace msg {
+
+/// A number that atomic operations work on.
+template <class T>
+concept AtomicNumber =
+    std::integral<T> && !std::same_as<T, bool> && (sizeof(T) == 4 || sizeof(T) == 8);
+
+namespace detail {
+
+template <AtomicNumber T>
+inline constexpr tw_atomic_type_t kAtomicType =
+    sizeof(T) == 4 ? (std::signed_integral<T> ? TW_INT32 : TW_UINT32)
+                   : (std::signed_integral<T> ? TW_INT64 : TW_UINT64);
+
+}  // namespace detail
+
+/// Memory of the peer of an endpoint, by the key that the peer packed (Memory::pack()). Offsets
+/// count from the memory's first byte. Destroy it before the worker.
+class RemoteMemory {
+  public:
+    /// Throws for bytes that are no key.
+    RemoteMemory(const Endpoint& ep, std::span<const std::byte> packed) : ep_(ep.get()) {
+        tw_key_h key = nullptr;
+        check(tw_key_unpack(ep_, packed.data(), packed.size(), &key), "tw_key_unpack");
+        key_.reset(key);
+        check(tw_key_query(key, &attr_), "tw_key_query");
+    }
+
+    [[nodiscard]] tw_key_h key() const { return key_.get(); }
+    /// In bytes.
+    [[nodiscard]] std::uint64_t length() const { return attr_.length; }
+    /// TW_ACCESS_x.
+    [[nodiscard]] std::uint32_t access() const { return attr_.access; }
+    /// Where the byte at `offset` can be reached by loads and stores; nullptr: it cannot, or not
+    /// yet (tw_key_pointer()).
+    [[nodiscard]] void* pointer(std::uint64_t offset = 0) const {
+        void* at = nullptr;
+        return tw_key_pointer(key(), attr_.address + offset, &at) == TW_OK ? at : nullptr;
+    }
+
+    tw_status_t put(std::span<const std::byte> data, std::uint64_t offset, How how = {}) const {
+        return tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), how.op(),
+                      how.request());
+    }
+    tw_status_t putv(std::span<const tw_iov_t> list, std::uint64_t offset, How how = {}) const {
+        return tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), how.op(),
+                       how.request());
+    }
+    tw_status_t get(std::span<std::byte> data, std::uint64_t offset, How how = {}) const {
+        return tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), how.op(),
+                      how.request());
+    }
+    tw_status_t getv(std::span<const tw_iov_t> list, std::uint64_t offset, How how = {}) const {
+        return tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), how.op(),
+                       how.request());
+    }
+    /// *offset = *offset OP operand.
+    template <AtomicNumber T>
+    tw_status_t atomic(tw_atomic_op_t operation, T operand, std::uint64_t offset,
+                       How how = {}) const {
+        return tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
+                         key(), how.op(), how.request());
+    }
+    /// ... and `before` gets what was there.
+    template <AtomicNumber T>
+    tw_status_t fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
+                      How how = {}) const {
+        return tw_atomic_fetch(ep_, operation, detail::kAtomicType<T>, &operand, &before,
+                               attr_.address + offset, key(), how.op(), how.request());
+    }
+    /// Replaces what is there by `wanted` if it equals `compare`; `before` gets what was there.
+    template <AtomicNumber T>
+    tw_status_t cswap(T compare, T wanted, T& before, std::uint64_t offset, How how = {}) const {
+        return tw_atomic_cswap(ep_, detail::kAtomicType<T>, &compare, &wanted, &before,
+                               attr_.address + offset, key(), how.op(), how.request());
+    }
+
+  private:
+    tw_ep_h ep_;
+    detail::Owner<tw_key_h, tw_key_free> key_;
+    tw_key_attr_t attr_{};
+};
+
+}  // namespace msg
+}  // namespace v1
+}  // namespace tagwire
+
+#endif
