@@ -3,55 +3,17 @@
 // of the library runs.
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
-#include "protocols/fixture.hpp"
+#include "protocols/victim.hpp"
 #include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {
 
 constexpr std::size_t kLong = 300000;
-
-/// A worker of a process that is to die, with an endpoint to the parent's. Where it cannot be made
-/// the process ends.
-class DoomedNode {
-  public:
-    DoomedNode(int to_parent, int from_parent, const char* transports) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        tw_context_params_t params{};
-        params.transports = transports;
-        tw_context_h context = nullptr;
-        if (tw_context_create(&params, &context) != TW_OK)
-            _exit(2);
-        node_.emplace(context);
-        const Bytes address = node_->address();
-        Bytes theirs(TW_ADDRESS_BYTES_MAX);
-        if (::write(to_parent, address.data(), address.size()) < 0)
-            _exit(3);
-        const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
-        if (length <= 0)
-            _exit(4);
-        const tw_ep_params_t ep_params{.address = theirs.data(),
-                                       .address_length = static_cast<std::size_t>(length),
-                                       .user_data = nullptr};
-        if (tw_ep_create(node_->worker(), &ep_params, &ep_) != TW_OK)
-            _exit(5);
-    }
-
-    Node& node() { return *node_; }
-    tw_ep_h ep() const { return ep_; }
-
-  private:
-    std::optional<Node> node_;
-    tw_ep_h ep_ = nullptr;
-};
 
 /// Says hello, and then only progresses.
 [[noreturn]] void be_victim(int to_parent, int from_parent, const char* transports) {
@@ -63,59 +25,17 @@ class DoomedNode {
         doomed.node().progress();
 }
 
-/// The victim, from its birth to its death.
-class Victim {
-  public:
-    explicit Victim(const char* transports)
-        : Victim([=](int to_parent, int from_parent) {
-              be_victim(to_parent, from_parent, transports);
-          }) {}
-    template <class Body>
-    requires std::is_invocable_v<Body&, int, int>
-    explicit Victim(Body body) {
-        EXPECT_EQ(::pipe(up_), 0);
-        EXPECT_EQ(::pipe(down_), 0);
-        process_ = ::fork();
-        EXPECT_GE(process_, 0);
-        if (process_ == 0)
-            body(up_[1], down_[0]);
-    }
-    Victim(const Victim&) = delete;
-    Victim& operator=(const Victim&) = delete;
-    ~Victim() {
-        for (const int fd : {up_[0], up_[1], down_[0], down_[1]})
-            ::close(fd);
-    }
-    /// It begins to send to this worker. Returns its own address.
-    Bytes start(const Bytes& address) const {
-        EXPECT_EQ(::write(down_[1], address.data(), address.size()),
-                  static_cast<ssize_t>(address.size()));
-        Bytes theirs(TW_ADDRESS_BYTES_MAX);
-        const ssize_t length = ::read(up_[0], theirs.data(), theirs.size());
-        EXPECT_GT(length, 0);
-        theirs.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
-        return theirs;
-    }
-    void kill() const {
-        EXPECT_EQ(::kill(process_, SIGKILL), 0);
-        EXPECT_EQ(::waitpid(process_, nullptr, 0), process_);
-    }
-
-  private:
-    int up_[2], down_[2];
-    pid_t process_;
-};
+[[noreturn]] void be_sending_victim(int to_parent, int from_parent) {
+    be_victim(to_parent, from_parent, kill_transports());
+}
 
 class MsgKill : public ::testing::Test {
   protected:
-    static const char* transports() {
-        const char* named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-        return named == nullptr ? "sm" : named;
-    }
+    static const char* transports() { return kill_transports(); }
 };
 
 TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
-    const Victim victim(transports());
+    const Victim victim(be_sending_victim);
     tw_context_params_t params{};
     params.transports = transports();
     tw_context_h context = nullptr;
@@ -196,7 +116,7 @@ TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
     TW_SKIP_FORK_BESIDE_THREADS();
     for (const bool sleeps : {false, true}) {
         SCOPED_TRACE(sleeps);
-        const Victim victim(transports());
+        const Victim victim(be_sending_victim);
         tw_context_params_t params{};
         params.transports = transports();
         tw_context_h context = nullptr;
@@ -303,7 +223,7 @@ struct Told {
 
 TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) {
     TW_SKIP_FORK_BESIDE_THREADS();
-    const Victim victim(transports());
+    const Victim victim(be_sending_victim);
     tw_context_params_t params{};
     params.transports = transports();
     tw_context_h context = nullptr;
