@@ -29,6 +29,7 @@
 #ifndef TAGWIRE_H
 #define TAGWIRE_H
 
+#include <protocols/api/tw_am.h>
 #include <protocols/api/tw_completion.h>
 #include <protocols/api/tw_context.h>
 #include <protocols/api/tw_data.h>

@@ -33,7 +33,7 @@ typedef struct tw_ep* tw_ep_h;
 typedef struct tw_mem* tw_mem_h;          ///< A registration with every domain; see tw_mem_map().
 typedef struct tw_key* tw_key_h;          ///< The key to memory of a peer; see tw_key_unpack().
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
-typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
+typedef struct tw_message* tw_message_h;  ///< A message that was claimed, or tw_am_keep() kept.
 typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
 typedef struct tw_tally* tw_tally_h;      ///< A count of ended operations; tw_tally_create().
 
@@ -121,6 +121,7 @@ enum tw_done_flag {
     TW_DONE_FLUSH = 1 << 7,       ///< A flush or close.
     TW_DONE_BUFFERED = 1 << 8,    ///< A buffered receive.
     TW_DONE_MORE = 1 << 9,        ///< ... and the message is longer than what `buffer` has.
+    TW_DONE_AM = 1 << 10,         ///< An active message; `tag` is the id of its handler.
     TW_DONE_PUT = 1 << 11,
     TW_DONE_GET = 1 << 12,
     TW_DONE_ATOMIC = 1 << 13,

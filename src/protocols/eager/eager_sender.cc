@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocols/am/am_part.hpp"
 #include "protocols/cost/copy_in.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/rail.hpp"
@@ -25,24 +26,29 @@ Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
     return envelope;
 }
 
-/// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
+/// Data that a packing callback writes: an envelope (or another head), the program's header of an
+/// active message, then part of a buffer.
 struct Packing {
     const void* head;
     std::size_t head_bytes;
     const Request* request;
     std::size_t bytes;
     CopyIn copy;
+    std::size_t own_bytes = 0;  // of the program's header
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const Packing*>(arg);
         auto* at = static_cast<std::byte*>(to);
         if (packing.head_bytes > 0)
             std::memcpy(at, packing.head, packing.head_bytes);
+        at += packing.head_bytes;
+        if (packing.own_bytes > 0)
+            std::memcpy(at, packing.request->am_header, packing.own_bytes);
+        at += packing.own_bytes;
         packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
-            packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
-                                           packing.bytes, kind);
+            packing.request->buffer.gather(at, packing.request->offset, packing.bytes, kind);
         });
-        return packing.head_bytes + packing.bytes;
+        return packing.head_bytes + packing.own_bytes + packing.bytes;
     }
 };
 
@@ -52,11 +58,18 @@ struct PlainPacking {
     const void* data;
     std::size_t bytes;
     CopyIn copy;
+    const AmPart* am;
+
+    std::size_t own_bytes() const { return am == nullptr ? 0 : am->header_bytes; }
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const PlainPacking*>(arg);
-        const std::size_t head_bytes = packing.envelope.bytes;
+        std::size_t head_bytes = packing.envelope.bytes;
         std::memcpy(to, &packing.envelope, head_bytes);
+        if (packing.own_bytes() > 0)
+            std::memcpy(static_cast<std::byte*>(to) + head_bytes, packing.am->header,
+                        packing.own_bytes());
+        head_bytes += packing.own_bytes();
         if (packing.bytes > 0) {
             packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
                 ucs::copy(kind, static_cast<std::byte*>(to) + head_bytes, packing.data,
@@ -72,14 +85,17 @@ struct PlainPacking {
 bool EagerSender::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
     const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
-    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length, {}};
+    PlainPacking packing{
+        plain_envelope(message, ep_.peer_names), message.base, message.length, {}, message.am};
+    const std::size_t head_bytes = packing.envelope.bytes + packing.own_bytes();
     if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
-        message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
+        message.length + head_bytes > ep_.rail().bcopy_max ||
         message.length >= ep_.rndv().from(kPlainBuffer))
         return false;
     packing.copy = CopyIn::of(ep_.copy_in, message.length);
-    const ssize_t packed = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
-                                           PlainPacking::pack, &packing, 0);
+    const AmId am = message.am == nullptr ? AmId::kEager : AmId::kAm;
+    const ssize_t packed =
+        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), PlainPacking::pack, &packing, 0);
     if (packed < 0)
         return false;  // whatever it is, it is met again
     ep_.worker.count(WorkerCounter::kTxEager);
@@ -112,16 +128,21 @@ ucs_status_t EagerSender::start(Request& request) {
 ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     envelope.header.flags |= flags;
-    Packing packing{&envelope, envelope.bytes, &request, request.buffer.length,
-                    CopyIn::of(ep_.copy_in, request.buffer.length)};
-    return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
-                                     Packing::pack, &packing, 0));
+    Packing packing{&envelope,
+                    envelope.bytes,
+                    &request,
+                    request.buffer.length,
+                    CopyIn::of(ep_.copy_in, request.buffer.length),
+                    request.am_header_bytes};
+    const AmId am = request.is_am ? AmId::kAm : AmId::kEager;
+    return status_of(
+        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
 }
 
 ucs_status_t EagerSender::send_parts(Request& request) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     const std::size_t total = request.buffer.length;
-    if (total + envelope.bytes <= ep_.rail().bcopy_max) {
+    if (total + envelope.bytes + request.am_header_bytes <= ep_.rail().bcopy_max) {
         const ucs_status_t status = send_whole(request, 0);
         if (status == UCS_OK) {
             request.offset = total;
@@ -132,18 +153,25 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     // Parts behind the first may have to wait, and their data must be the library's then.
     if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    envelope.add_total(total);
+    envelope.add_total(total + request.am_header_bytes);
     const CopyIn copy = CopyIn::of(ep_.copy_in, total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
             return UCS_ERR_NO_RESOURCE;
         const bool is_first = request.offset == 0;
         const std::size_t head_bytes = is_first ? envelope.bytes : sizeof(Part);
-        const std::size_t now = std::min(ep_.rail().bcopy_max - head_bytes, total - request.offset);
+        const std::size_t own_bytes = is_first ? request.am_header_bytes : 0;
+        const std::size_t now =
+            std::min(ep_.rail().bcopy_max - head_bytes - own_bytes, total - request.offset);
         const Part part{ep_.peer_names, 0};
-        Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
-                        &request, now, copy};
-        const AmId am = is_first ? AmId::kEager : AmId::kPart;
+        Packing packing{is_first ? static_cast<const void*>(&envelope) : &part,
+                        head_bytes,
+                        &request,
+                        now,
+                        copy,
+                        own_bytes};
+        const AmId first = request.is_am ? AmId::kAm : AmId::kEager;
+        const AmId am = is_first ? first : AmId::kPart;
         const ucs_status_t status = status_of(
             uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
         if (status != UCS_OK)

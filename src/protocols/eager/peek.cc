@@ -49,16 +49,18 @@ tw_status_t Receiver::peek(Request& request, const Incoming& wanted) {
 }
 
 tw_status_t Receiver::claim(Request& request, const Incoming& wanted) {
-    Unexpected* const claimed = worker_.matches().claimed(wanted.op->message);
+    Unexpected* const claimed = worker_.matches().claimed(wanted.op->message, wanted.is_am);
     if (claimed == nullptr) {
-        TW_LOG_ERROR("TW_OP_CLAIM: op->message %p is not a claimed message of this worker",
-                     static_cast<void*>(wanted.op->message));
+        TW_LOG_ERROR("%s %p is not %s message of this worker that the program has",
+                     wanted.is_am ? "tw_am_recv: message" : "TW_OP_CLAIM: op->message",
+                     static_cast<void*>(wanted.op->message),
+                     wanted.is_am ? "an active" : "a claimed");
         worker_.requests().release(request);
         return TW_ERR_INVALID_PARAM;
     }
     Unexpected& message = *claimed;
     worker_.matches().unclaim(message);
-    request.done.flags |= TW_DONE_CLAIM;
+    request.done.flags |= wanted.is_am ? TW_DONE_AM : TW_DONE_CLAIM;
     if ((request.flags & TW_OP_DISCARD) != 0) {
         describe(request, message);
         discard(message);

@@ -114,11 +114,12 @@ void Receiver::give_message(Request& request, Unexpected& message) {
     worker_.matches().take(message);
     if ((request.flags & TW_OP_BUFFERED) != 0)
         return buffered_.buffer_message(request, message);
-    if (message.has_failed || message.ep == nullptr) {
+    if (message.has_failed || message.is_canceled || message.ep == nullptr) {
         describe(request, message);
-        if (message.has_failed) {
+        if (message.has_failed || message.is_canceled) {
+            const auto status = message.is_canceled ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET;
             worker_.matches().release(message);
-            return worker_.finish(request, UCS_ERR_CONNECTION_RESET);
+            return worker_.finish(request, status);
         }
         const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
         use_room(request, fits);
@@ -139,7 +140,7 @@ void Receiver::give_message(Request& request, Unexpected& message) {
 /// The sender learns that it was taken, and it is freed; `message` is in no matcher.
 void Receiver::discard(Unexpected& message) {
     worker_.matches().take(message);
-    if (Endpoint* ep = message.ep) {
+    if (Endpoint* ep = message.is_canceled ? nullptr : message.ep) {
         if (message.is_rndv)
             ep->control(Ats{.send_id = message.send_id, .status = UCS_OK});
         else if ((message.flags & kAcks) != 0)

@@ -229,8 +229,10 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
     // Both may call the program, which may take the message.
     if (request != nullptr)
         end_receive(*request, ep);
-    if (message != nullptr)
+    if (message != nullptr && !message->is_am)
         buffered_.check(*message);
+    else if (message != nullptr && is_last)
+        worker_.ams().complete(*message);
     return true;
 }
 

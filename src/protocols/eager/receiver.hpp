@@ -34,6 +34,7 @@ struct Incoming {
     bool is_tagged;
     const tw_op_t* op;
     tw_request_h* request_p;
+    bool is_am = false;  // it claims an active message
 };
 
 /// Receives without a buffer of the program. The message that one matches is kept as if it had been
@@ -72,6 +73,8 @@ class Receiver {
     /// A call that has returned TW_INPROGRESS already: a receive of any source, for which there is
     /// room.
     void begin(const Incoming& wanted);
+    /// The sender learns that it was taken, and it is freed; `message` is in no matcher.
+    void discard(Unexpected& message);
     /// The multi-receive takes no more messages; it ends when its parts have.
     void close_multi(Request& parent, ucs_status_t status);
     /// Removes a receive from the posted ones.
@@ -129,7 +132,6 @@ class Receiver {
     tw_status_t peek(Request& request, const Incoming& wanted);
     tw_status_t claim(Request& request, const Incoming& wanted);
     void give_message(Request& request, Unexpected& message);
-    void discard(Unexpected& message);
     void describe(Request& request, Endpoint& ep, const Arrival& arrival);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
     void end_receive(Request& request, Endpoint& ep);

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "protocols/api/tw_data.h"
-#include "protocols/facade/checks.hpp"
+#include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/fast_path.hpp"
@@ -14,29 +14,9 @@ using namespace tagwire::proto;
 
 namespace {
 
-constexpr std::uint32_t kSendFlags = kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE |
-                                     TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
-                                     TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
 constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP_PEEK |
                                      TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV |
                                      TW_OP_BUFFERED;
-
-[[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
-                                         const Outgoing& message) {
-    const tw_op_t& op = *message.op;
-    tw_status_t status = check_op(call, ep.worker, op, kSendFlags);
-    if (status == TW_OK) {
-        status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
-                              message.count);
-    }
-    if (status == TW_OK && (op.flags & TW_OP_INJECT) != 0 &&
-        message.length > ep.worker.options().inject_bytes) {
-        TW_LOG_ERROR("%s: TW_OP_INJECT with %zu bytes; the limit is %zu", call, message.length,
-                     static_cast<size_t>(ep.worker.options().inject_bytes));
-        status = TW_ERR_EXCEEDS_LIMIT;
-    }
-    return status;
-}
 
 [[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to,
                                         const Outgoing& message) try {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "protocols/api/tw_rma.h"
-#include "protocols/facade/checks.hpp"
+#include "protocols/facade/check_call.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/refuse.hpp"

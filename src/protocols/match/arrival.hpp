@@ -20,6 +20,8 @@ struct Arrival {
     bool is_rndv;
     Rts rts;
     bool was_kept;  // it waited for a receive
+    bool is_am = false;
+    std::span<const std::byte> am_header{};  // of the program; if eager, `bytes` begin with it
 };
 
 }  // namespace tagwire::proto

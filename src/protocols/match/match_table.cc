@@ -20,6 +20,19 @@ namespace {
 /// The heap takes so much for itself.
 constexpr std::size_t kHeapBytes = 16;
 
+/// The program's header is there as well; lengths are those of the data.
+void add_header(Unexpected& message, std::span<const std::byte> header) {
+    message.is_am = true;
+    message.header_bytes = static_cast<std::uint16_t>(header.size());
+    if (message.is_rndv) {
+        if (!header.empty())
+            std::memcpy(message.header(), header.data(), header.size());
+    } else {
+        message.length -= header.size();
+        message.received -= header.size();
+    }
+}
+
 bool is_half(const Unexpected& message) {
     return message.is_rndv || message.received < message.length;
 }
@@ -133,7 +146,8 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
         ep.fail(UCS_ERR_EXCEEDS_LIMIT);
         return nullptr;
     }
-    const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
+    const std::size_t behind =
+        arrival.is_rndv ? arrival.bytes.size() + arrival.am_header.size() : arrival.length;
     const std::size_t held = sizeof(Unexpected) + behind + kHeapBytes;
     if (!admit(ep, held))
         return nullptr;
@@ -161,6 +175,8 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     message->held = held;
     if (!arrival.bytes.empty())
         std::memcpy(message->data(), arrival.bytes.data(), arrival.bytes.size());
+    if (arrival.is_am)
+        add_header(*message, arrival.am_header);
     if (!arrival.is_rndv && arrival.bytes.size() < arrival.length) {
         ep.has_incoming = true;
         ep.incoming_request = nullptr;
@@ -180,10 +196,8 @@ void MatchTable::add(Endpoint& ep, const Arrival& arrival) {
         return;
     worker_.count(WorkerCounter::kRxUnexpected);
     space(message->is_tagged).unexpected.add(*message);
-    if (message->send_id != 0) {
-        message->is_named = true;
-        by_send_id_.insert(*message);
-    }
+    if (message->send_id != 0)
+        name(*message);
     pause_if_full(ep);
 }
 
@@ -250,6 +264,10 @@ bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
     Unexpected* message = by_send_id_.find({send_id, ep.id});
     if (message == nullptr)
         return false;
+    if (message->is_taken) {
+        release_send_id(*message);
+        return message->is_canceled = true;
+    }
     space(message->is_tagged).unexpected.remove(*message);
     release(*message);
     return true;
@@ -257,6 +275,8 @@ bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
 
 /// A message of a peer that is gone: it stays if all of it is here.
 void MatchTable::end(Unexpected& message, bool is_dropped) {
+    if (message.is_am && !message.is_taken)
+        return release(message);  // parts of it were to come
     // Receives that wait for data end with the endpoint's others, and their messages with them.
     if (message.waiting != nullptr) {
         if (message.fetch != nullptr)
@@ -278,9 +298,16 @@ void MatchTable::drop_messages_of(Endpoint& ep) {
         end(*message, ep.has_flooded);
 }
 
-Unexpected* MatchTable::claimed(tw_message_h message) const {
+Unexpected* MatchTable::claimed(tw_message_h message, bool is_am) const {
     const auto found = claimed_.find(static_cast<Unexpected*>(message));
-    return found == claimed_.end() || (*found)->waiting != nullptr ? nullptr : *found;
+    return found == claimed_.end() || (*found)->waiting != nullptr || (*found)->is_am != is_am
+               ? nullptr
+               : *found;
+}
+
+void MatchTable::name(Unexpected& message) {
+    message.is_named = true;
+    by_send_id_.insert(message);
 }
 
 void MatchTable::clear() {

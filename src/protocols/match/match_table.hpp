@@ -51,12 +51,15 @@ class MatchTable {
     void take(Unexpected& message);
     /// The program has it, or a buffered receive.
     void claim(Unexpected& message);
-    /// nullptr: it is no claimed message, or a buffered receive has it.
-    Unexpected* claimed(tw_message_h message) const;
+    /// nullptr: it is no claimed message (no active message that the program has), or a buffered
+    /// receive has it.
+    Unexpected* claimed(tw_message_h message, bool is_am = false) const;
+    /// The program keeps it, a rendezvous: its sender may take it back.
+    void name(Unexpected& message);
     void unclaim(Unexpected& message) { claimed_.erase(&message); }
     /// Frees a message that is in no name space.
     void release(Unexpected& message);
-    /// Drops what the sender wants back. False: it was matched, or is not here.
+    /// Drops what the sender wants back, or marks it. False: it was matched, or is not here.
     bool withdraw(const Endpoint& ep, std::uint32_t send_id);
     /// The peer is gone: messages stay that are here as a whole, unless it has flooded.
     void drop_messages_of(Endpoint& ep);

@@ -19,13 +19,14 @@ namespace tagwire::proto {
 class Endpoint;
 struct Request;
 
-/// A message that no receive has matched, or that was claimed. Its data, or the keys of its
-/// rendezvous, lie behind it; it is made and freed by MatchTable.
+/// A message that no receive has matched, or that was claimed; an active message that the program
+/// has, or whose parts are coming. Its data (before it the program's header), or the keys of its
+/// rendezvous (behind them that header), lie behind it; it is made and freed by MatchTable.
 ///
 /// 1. While its endpoint lives it is in that one's list, from when it is made until it is freed.
 ///    Afterwards it is in the table's list of orphans, unless it is taken.
-/// 2. While it is in a matcher and its sender may ask for it by its send id, it is in the table's
-///    index of those (is_named).
+/// 2. While it is in a matcher, or is an active message that the program has, and its sender may
+///    ask for it by its send id, it is in the table's index of those (is_named).
 struct Unexpected : tw_message, UnexpectedMessage {
     Endpoint* ep = nullptr;  // null: the peer is gone
     std::uint64_t worker_id = 0;
@@ -41,6 +42,9 @@ struct Unexpected : tw_message, UnexpectedMessage {
     bool is_named = false;
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
+    bool is_am = false;              // an active message: in no matcher, ever
+    bool is_canceled = false;        // ... which its sender has taken back from the program
+    std::uint16_t header_bytes = 0;  // ... of the program's header, which `length` leaves out
     Rts rts{};
     Request* waiting = nullptr;  // a buffered receive that ends when enough is here
     Request* fetch = nullptr;    // what brings it the data of a rendezvous
@@ -52,8 +56,11 @@ struct Unexpected : tw_message, UnexpectedMessage {
 
     /// The data of the message; for a rendezvous, the keys.
     std::byte* data() {
-        return start != nullptr && !is_rndv ? start : reinterpret_cast<std::byte*>(this + 1);
+        return start != nullptr && !is_rndv ? start : behind() + (is_rndv ? 0 : header_bytes);
     }
+    /// The program's header of an active message.
+    std::byte* header() { return behind() + (is_rndv ? received : 0); }
+    std::byte* behind() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
 using UnexpectedList = ucs::List<Unexpected, &Unexpected::link>;

@@ -8,12 +8,17 @@
 #include <cstdint>
 
 #include "protocols/request/request.hpp"
+#include "protocols/wire/am_header.hpp"
 #include "protocols/wire/eager_header.hpp"
 
 namespace tagwire::proto {
 
 inline Envelope envelope_of(const Request& request, std::uint32_t sender) {
-    Envelope envelope = Envelope::of(sender, request.is_tagged, request.done.tag);
+    const std::uint64_t id = request.done.tag;
+    Envelope envelope = Envelope::of(
+        sender, request.is_tagged,
+        request.is_am ? AmWord::encode(static_cast<std::uint16_t>(id), request.am_header_bytes)
+                      : id);
     if ((request.flags & TW_OP_IMM) != 0)
         envelope.add_imm(request.done.imm);
     return envelope;

@@ -107,6 +107,7 @@ struct alignas(4) RequestState {  // one word to write
     bool is_rndv : 1 = false;       // a send: it was announced as a rendezvous
     bool is_announced : 1 = false;  // a send: its placeholder is to follow
     bool wants_cancel : 1 = false;  // ... and then its cancel
+    bool is_am : 1 = false;         // a send: an active message
 };
 
 /// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
@@ -142,10 +143,12 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     };
     Transmission* transmission;
     DeviceReceive* on_device;
-    RmaOp* rma;           // kRma
-    CompletionQueue* cq;  // TW_OP_CQ
-    Tally* tally;         // TW_OP_TALLY
-    KeptCompletion kept;  // when it has ended and `cq` was full
+    RmaOp* rma;                     // kRma
+    CompletionQueue* cq;            // TW_OP_CQ
+    Tally* tally;                   // TW_OP_TALLY
+    std::byte* am_header;           // the program's, of an active message; a copy
+    std::uint32_t am_header_bytes;  // ... at most TW_AM_HEADER_MAX
+    KeptCompletion kept;            // when it has ended and `cq` was full
     tw_completion_t done;
 
     /// Nothing has happened to it yet, and it is not whole.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/am/am_part.hpp"
 #include "protocols/completion/tally.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/worker/endpoint.hpp"
@@ -64,6 +65,11 @@ ucs_status_t RequestTable::open(const Options& options) {
             {.name = "transmissions", .element_bytes = sizeof(Transmission)});
     }
     if (status == UCS_OK) {
+        status = header_pool_.init({.name = "headers of active messages",
+                                    .element_bytes = TW_AM_HEADER_MAX,
+                                    .elements_max = options.requests_max});
+    }
+    if (status == UCS_OK) {
         status = copy_pool_.init({.name = "injected messages",
                                   .element_bytes = options.inject_bytes,
                                   .elements_max = options.requests_max});
@@ -107,6 +113,8 @@ void Request::make_whole() {
     rma = nullptr;
     cq = nullptr;
     tally = nullptr;
+    am_header = nullptr;
+    am_header_bytes = 0;
     done = {};
     done.context = context;
     done.request = this;
@@ -216,6 +224,18 @@ bool RequestTable::set_buffer(Request& request, const void* base, std::size_t le
     return true;
 }
 
+bool RequestTable::set_am(Request& request, const AmPart& am) {
+    request.is_am = true;
+    request.am_header_bytes = static_cast<std::uint32_t>(am.header_bytes);
+    if (am.header_bytes == 0)
+        return true;
+    request.am_header = static_cast<std::byte*>(header_pool_.get());
+    if (request.am_header == nullptr)
+        return false;
+    std::memcpy(request.am_header, am.header, am.header_bytes);
+    return true;
+}
+
 void* RequestTable::copy_of(Request& request) {
     if (request.copy != nullptr)
         return request.copy;
@@ -258,6 +278,8 @@ void RequestTable::release_buffers(Request& request) {
         copy_pool_.put(std::exchange(request.copy, nullptr));
     if (request.buffer.list != nullptr)
         list_pool_.put(std::exchange(request.buffer.list, nullptr));
+    if (request.am_header != nullptr)
+        header_pool_.put(std::exchange(request.am_header, nullptr));
 }
 
 void RequestTable::release(Request& request) {

@@ -22,6 +22,8 @@
 
 namespace tagwire::proto {
 
+struct AmPart;
+
 class RequestTable {
   public:
     RequestTable(WorkerCore& owner, Attention& attention) : worker_(owner), attention_(attention) {}
@@ -55,6 +57,8 @@ class RequestTable {
     /// False: there is no room for the list.
     bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
                     std::size_t elements, tw_mem_h memory);
+    /// It is an active message; its header is copied. False: there is no room for that.
+    bool set_am(Request& request, const AmPart& am);
     /// A copy of the buffer, which the request has from now on in place of it.
     void* copy_of(Request& request);
     Transmission* make_transmission(Request& request);
@@ -109,6 +113,7 @@ class RequestTable {
     ucs::Mpool pool_;
     ucs::Mpool part_pool_;  // parts of multi-receives, and receives of the library's own
     ucs::Mpool list_pool_;
+    ucs::Mpool header_pool_;
     ucs::Mpool copy_pool_;
     ucs::Mpool transmission_pool_;
     IdTable<Request> ids_;

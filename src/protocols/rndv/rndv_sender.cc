@@ -34,6 +34,7 @@ uct_mem_h source_of(const Request& request, std::size_t domain) {
 
 struct RndvPacking {
     const Envelope* envelope;
+    const Request* request;
     const Rts* rts;
     const Keys* keys;
 
@@ -42,9 +43,13 @@ struct RndvPacking {
         auto* at = static_cast<std::byte*>(to);
         std::memcpy(at, packing.envelope, packing.envelope->bytes);
         at += packing.envelope->bytes;
+        const std::size_t own_bytes = packing.request->am_header_bytes;
+        if (own_bytes > 0)
+            std::memcpy(at, packing.request->am_header, own_bytes);
+        at += own_bytes;
         std::memcpy(at, packing.rts, sizeof(Rts));
         std::memcpy(at + sizeof(Rts), packing.keys->bytes, packing.keys->used);
-        return packing.envelope->bytes + sizeof(Rts) + packing.keys->used;
+        return packing.envelope->bytes + own_bytes + sizeof(Rts) + packing.keys->used;
     }
 };
 
@@ -112,7 +117,9 @@ bool RndvSender::takes(const Request& request) {
 /// asked for.
 bool RndvSender::take_trial(const Request& request, bool is_rndv) {
     const std::size_t length = request.buffer.length;
-    if (!Advisor::is_learnt(length) || request.buffer.list != nullptr || !is_learning(ep_))
+    // The receiver learns nothing of active messages: their data waits for the program.
+    if (!Advisor::is_learnt(length) || request.buffer.list != nullptr || request.is_am ||
+        !is_learning(ep_))
         return false;
     if (request.order == last_long_)
         return last_was_trial_;
@@ -215,9 +222,10 @@ ucs_status_t RndvSender::send_request(Request& request) {
     rts.key_count = keys.count;
     if (may_put && ep_.rail().can_put() && can_put_from(request, ep_.rail().domain()))
         rts.flags = kRtsCanPut;
-    RndvPacking packing{&envelope, &rts, &keys};
-    return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kRts),
-                                     RndvPacking::pack, &packing, 0));
+    RndvPacking packing{&envelope, &request, &rts, &keys};
+    const AmId am = request.is_am ? AmId::kAmRts : AmId::kRts;
+    return status_of(
+        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), RndvPacking::pack, &packing, 0));
 }
 
 // ---- The receiver has answered

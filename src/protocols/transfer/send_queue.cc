@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocols/am/am_part.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/transfer.hpp"
@@ -25,9 +26,10 @@ namespace {
         done.imm = (op->flags & TW_OP_IMM) != 0 ? op->imm : 0;
         done.flags = flag_if((op->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
     }
-    done.flags |= TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
+    done.flags |= TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED) |
+                  flag_if(message.am != nullptr, TW_DONE_AM);
     done.length = done.message_length = message.length;
-    done.tag = message.tag;
+    done.tag = message.am == nullptr ? message.tag : message.am->id;
     done.ep = ep;
     return done;
 }
@@ -52,6 +54,10 @@ Request* SendQueue::begin(const Outgoing& message) {
         return nullptr;
     }
     request->ep = &ep_;
+    if (message.am != nullptr && !requests.set_am(*request, *message.am)) {
+        requests.release(*request);
+        return nullptr;
+    }
     request->is_tagged = message.is_tagged;
     request->done = end_of(message, sender_handle(ep_));
     request->done.request = request;

@@ -5,6 +5,7 @@
 // Everything travels as active messages. The formats:
 //
 //     eager_header.hpp      messages of the program: header, parts, placeholders
+//     am_header.hpp         active messages of the program
 //     rndv_messages.hpp     requests, offers and data of rendezvous
 //     control_message.hpp   operations of endpoints on each other
 //     wireup_messages.hpp   hellos and offers
@@ -41,8 +42,10 @@ enum class AmId : std::uint8_t {
     kRmaRequest = 9,  // RmaRequest: a get or an atomic by messages
     kGetData = 10,    // GetData, data
     kNotice = 11,     // Notice: of a put
+    kAm = 12,         // Header ...: active message of the program
+    kAmRts = 13,      // Header, ... Rts, keys: ... whose data goes by rendezvous
 };
-inline constexpr auto kAmIdLast = AmId::kNotice;
+inline constexpr auto kAmIdLast = AmId::kAmRts;
 
 using WireBytes = std::span<const std::byte>;
 

@@ -49,6 +49,7 @@ struct tw_ep {};
 namespace tagwire::proto {
 
 class Advisor;
+struct AmPart;
 class EpTxContexts;
 class Rail;
 class Stripes;
@@ -74,6 +75,7 @@ struct Outgoing {
     bool is_tagged;
     const tw_op_t* op;
     tw_request_h* request_p;
+    const AmPart* am = nullptr;  // an active message, whose tag is then AmPart::word()
 };
 
 /// Its part in transmit contexts (tx_contexts.hpp).

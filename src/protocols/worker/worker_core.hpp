@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "protocols/am/am_receiver.hpp"
 #include "protocols/api/tw_context.h"
 #include "protocols/index/id_table.hpp"
 #include "protocols/match/match_table.hpp"
@@ -73,6 +74,7 @@ class WorkerCore : public tw_worker {
     IdTable<Endpoint>& endpoints() { return endpoints_; }
     PeerTable& peers() { return peers_; }
     Receiver& receiver() { return receiver_; }
+    AmReceiver& ams() { return ams_; }
     /// Where a device matches tags; else nullptr.
     DeviceTags* device_tags() const { return device_tags_; }
     /// As peers learn it; zeroes: it is a worker of a program.
@@ -93,9 +95,10 @@ class WorkerCore : public tw_worker {
     /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
     /// The number of events that the program may have seen: it grows when an operation ends, a
-    /// message comes that nobody waits for, or an endpoint fails.
+    /// message comes that nobody waits for, a handler runs, or an endpoint fails.
     std::uint64_t ends() const {
-        return attention_.events() + counters_.value(WorkerCounter::kRxExpected) +
+        return attention_.events() + counters_.value(WorkerCounter::kRxAm) +
+               counters_.value(WorkerCounter::kRxExpected) +
                counters_.value(WorkerCounter::kRxUnexpected);
     }
 
@@ -168,6 +171,7 @@ class WorkerCore : public tw_worker {
     Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{*this, options()};
+    AmReceiver ams_{*this};
     RequestTable requests_{*this, attention_};
     RmaOps rma_ops_{*this};
     RequestList draining_;  // of failed endpoints; a device still moves their data
@@ -177,6 +181,10 @@ class WorkerCore : public tw_worker {
     DeviceTags* device_tags_ = nullptr;
     std::unique_ptr<TxContexts> tx_contexts_;
 };
+
+inline WorkerCore& core_of(tw_worker_h handle) {
+    return *static_cast<WorkerCore*>(handle);
+}
 
 /// A callback of the program runs: other threads may enter meanwhile, as the callback itself may.
 class Unlocked {

@@ -20,6 +20,7 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kRxUnexpected, "rx_unexpected", "messages",
      "messages that arrived before a matching receive was posted"},
     {WorkerCounter::kRxRndv, "rx_rndv", "messages", "messages received by rendezvous"},
+    {WorkerCounter::kRxAm, "rx_am", "messages", "active messages given to their handlers"},
     {WorkerCounter::kRndvGet, "rndv_get", "messages",
      "rendezvous messages received by reading the sender's memory"},
     {WorkerCounter::kRndvPut, "rndv_put", "messages",
@@ -74,6 +75,8 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kOrphansDropped, "orphans_dropped", "messages",
      "complete messages of departed peers, dropped to stay within TAGWIRE_UNEXPECTED_BYTES and "
      "TAGWIRE_UNEXPECTED_MAX"},
+    {WorkerCounter::kAmDropped, "am_dropped", "messages",
+     "active messages dropped because no handler was registered for their id"},
     {WorkerCounter::kLate, "late", "messages",
      "messages dropped because their endpoint had been closed or had failed"},
     {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},

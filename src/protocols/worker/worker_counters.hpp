@@ -15,6 +15,7 @@ enum class WorkerCounter {
     kRxExpected,
     kRxUnexpected,
     kRxRndv,
+    kRxAm,
     kRndvGet,
     kRndvPut,
     kRndvCopy,
@@ -43,6 +44,7 @@ enum class WorkerCounter {
     kPausedEager,
     kPaused,
     kOrphansDropped,
+    kAmDropped,
     kLate,
     kGarbage,
     kCount

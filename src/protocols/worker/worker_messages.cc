@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocols/am/am_fast_path.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/fast_path.hpp"
@@ -88,6 +89,45 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
         }
     }
     return on_eager_among_others(worker, *ep, header, came);
+}
+
+ucs_status_t on_am_slowly(WorkerCore& worker, const Came& came) {
+    Header header;
+    if (!decode({came.head, came.length}, &header))
+        return worker.garbage("active message", came.length);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(header.sender, "active message", came.length);
+    worker.ams().take_eager(*ep, header, came.bytes().subspan(sizeof header));
+    return UCS_OK;
+}
+
+[[gnu::always_inline]] inline ucs_status_t on_am(WorkerCore& worker, const Came& came) {
+    Header header;
+    if (came.length < sizeof header) [[unlikely]]
+        return on_am_slowly(worker, came);
+    std::memcpy(&header, came.head, sizeof header);
+    const std::size_t length = came.length - sizeof header;
+    const AmWord word = AmWord::of(header);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    const AmHandler* handler = worker.ams().find(word.id);
+    if (header.flags != 0 || ep == nullptr || handler == nullptr || !word.is_sound(length))
+        [[unlikely]]
+        return on_am_slowly(worker, came);
+    AmCall call = am_call(worker, *ep, word, came.data + sizeof header, length - word.header_bytes);
+    call_am(worker, *handler, call);
+    return UCS_OK;
+}
+
+ucs_status_t on_am_rts(WorkerCore& worker, const Came& came) {
+    Header header;
+    if (!decode(came.bytes(), &header))
+        return worker.garbage("rendezvous of an active message", came.length);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(header.sender, "rendezvous of an active message", came.length);
+    worker.ams().take_rndv(*ep, header, came.bytes().subspan(sizeof header));
+    return UCS_OK;
 }
 
 /// A transmit context receives nothing.
@@ -280,12 +320,14 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
         set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
         set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
         set(AmId::kRts, handle<on_rts>);
+        set(AmId::kAm, handle<on_am>, handle_with_head<on_am>);
+        set(AmId::kAmRts, handle<on_am_rts>);
         set(AmId::kPut, handle<on_put>);
         set(AmId::kRmaRequest, handle<on_rma_request>);
         set(AmId::kNotice, handle<on_notice>);
     } else {
-        for (const AmId id :
-             {AmId::kEager, AmId::kPart, AmId::kRts, AmId::kPut, AmId::kRmaRequest, AmId::kNotice})
+        for (const AmId id : {AmId::kEager, AmId::kPart, AmId::kRts, AmId::kPut, AmId::kRmaRequest,
+                              AmId::kNotice, AmId::kAm, AmId::kAmRts})
             set(id, handle<on_message_to_sender>);
     }
     set(AmId::kRtr, handle<on_rtr>);

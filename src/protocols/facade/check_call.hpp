@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks of arguments that calls of several kinds have; each logs what is wrong, and what would be
-// right.
+// Checks of arguments that several calls of the C API share. Each logs what is wrong, as `call`.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +8,28 @@
 #include "protocols/api/tw_def.h"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
-/// Flags that every operation accepts.
+class WorkerCore;
+
+// Flags that calls accept.
 inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_TALLY;
+inline constexpr std::uint32_t kSendFlags =
+    kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
+    TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
+inline constexpr std::uint32_t kAmSendFlags = kSendFlags & ~std::uint32_t{TW_OP_IMM};
 
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument);
-/// A list of elements; *length_p is their total length.
-tw_status_t check_list(const char* call, const tw_iov_t* iov, std::size_t iovcnt,
-                       std::size_t* length_p);
+
+tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p);
 tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& op,
                      std::uint32_t allowed);
-/// The buffer, or each element of the list, is inside `op.mem`, if that is given.
 tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
-                         const void* base, std::size_t length, const tw_iov_t* list,
-                         std::size_t count);
+                         const void* base, size_t length, const tw_iov_t* list, size_t count);
+/// `message.op` is not null.
+[[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
+                                         const Outgoing& message);
 
 /// The endpoint by which messages of the calling thread leave.
 inline Endpoint& way_of(Endpoint& ep) {

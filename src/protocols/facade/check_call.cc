@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "protocols/facade/checks.hpp"
+#include "protocols/facade/check_call.hpp"
 
-#include "protocols/completion/completion_queue.hpp"
+#include "protocols/am/am_part.hpp"
 #include "protocols/cost/op_names.hpp"
 #include "protocols/request/memory.hpp"
-#include "protocols/request/refuse.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
@@ -32,17 +33,16 @@ tw_status_t refuse_null(const char* call, const char* argument) {
     return TW_ERR_INVALID_PARAM;
 }
 
-tw_status_t check_list(const char* call, const tw_iov_t* iov, std::size_t iovcnt,
-                       std::size_t* length_p) {
+tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p) {
     if (iovcnt > TW_IOV_MAX || (iov == nullptr && iovcnt > 0)) {
         TW_LOG_ERROR("%s: iovcnt is %zu: expected at most %d elements, and iov not NULL", call,
                      iovcnt, TW_IOV_MAX);
         return TW_ERR_INVALID_PARAM;
     }
     *length_p = 0;
-    for (std::size_t i = 0; i < iovcnt; ++i) {
+    for (size_t i = 0; i < iovcnt; ++i) {
         if (__builtin_add_overflow(*length_p, iov[i].length, length_p)) {
-            TW_LOG_ERROR("%s: the total length of iov overflows std::size_t", call);
+            TW_LOG_ERROR("%s: the total length of iov overflows size_t", call);
             return TW_ERR_INVALID_PARAM;
         }
     }
@@ -68,20 +68,38 @@ tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& 
 }
 
 tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
-                         const void* base, std::size_t length, const tw_iov_t* list,
-                         std::size_t count) {
+                         const void* base, size_t length, const tw_iov_t* list, size_t count) {
     if (op.mem == nullptr)
         return TW_OK;
     const Memory& memory = memory_of(op.mem);
     bool is_inside = &memory.context() == &worker.context();
     if (list == nullptr)
         is_inside = is_inside && memory.covers(base, length);
-    for (std::size_t i = 0; i < count && list != nullptr; ++i)
+    for (size_t i = 0; i < count && list != nullptr; ++i)
         is_inside = is_inside && memory.covers(list[i].base, list[i].length);
     if (is_inside)
         return TW_OK;
     TW_LOG_ERROR("%s: the buffer is not inside the memory of op->mem", call);
     return TW_ERR_INVALID_PARAM;
+}
+
+tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& message) {
+    const tw_op_t& op = *message.op;
+    const std::size_t own_bytes = message.am == nullptr ? 0 : message.am->header_bytes;
+    tw_status_t status =
+        check_op(call, ep.worker, op, message.am == nullptr ? kSendFlags : kAmSendFlags);
+    if (status == TW_OK) {
+        status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
+                              message.count);
+    }
+    const std::size_t limit = ep.worker.options().inject_bytes;
+    if (status == TW_OK && (op.flags & TW_OP_INJECT) != 0 &&
+        (own_bytes > limit || message.length > limit - own_bytes)) {
+        TW_LOG_ERROR("%s: TW_OP_INJECT with %zu bytes; the limit is %zu", call,
+                     message.length + own_bytes, limit);
+        status = TW_ERR_EXCEEDS_LIMIT;
+    }
+    return status;
 }
 
 }  // namespace tagwire::proto

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/am/am_receiver.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "protocols/am/am_fast_path.hpp"
+#include "protocols/eager/receiver.hpp"
+#include "protocols/match/arrival.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+Arrival arrival_of(AmWord word, const EagerBody& body, WireBytes header) {
+    Arrival arrival{};
+    arrival.tag = word.id;
+    arrival.length = body.length;
+    arrival.send_id = body.send_id;
+    arrival.bytes = body.data;
+    arrival.is_am = true;
+    arrival.am_header = header;
+    return arrival;
+}
+
+}  // namespace
+
+// ---- Calls
+
+void AmReceiver::set(unsigned id, tw_am_cb_t callback, void* arg) {
+    if (id >= handlers_.size()) {
+        if (callback == nullptr)
+            return;
+        handlers_.resize(std::bit_ceil(std::size_t{id} + 1));
+    }
+    handlers_[id] = {callback, arg};
+}
+
+tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
+    Endpoint& ep = *call.from;
+    MatchTable& matches = worker_.matches();
+    if (call.is_kept ||
+        (call.message != nullptr && matches.claimed(call.message, true) == nullptr)) {
+        TW_LOG_ERROR("tw_am_keep: the message was kept or received already");
+        return TW_ERR_INVALID_PARAM;
+    }
+    if (ep.failure() != UCS_OK)
+        return static_cast<tw_status_t>(ep.failure());
+    auto* message = static_cast<Unexpected*>(call.message);
+    if (message == nullptr) {
+        if (ucs::reserve_is_low())
+            return TW_ERR_NO_MEMORY;
+        EagerBody body;
+        body.length = call.header_length + call.length;
+        body.data = {static_cast<const std::byte*>(call.header), body.length};
+        message = matches.make(ep, arrival_of({static_cast<std::uint16_t>(call.id), 0, 0}, body,
+                                              body.data.first(call.header_length)));
+        if (message == nullptr)
+            return static_cast<tw_status_t>(ep.failure());
+        matches.claim(*message);
+        call.message = message;
+        call.data = message->data();
+    } else if (message->is_rndv) {
+        matches.name(*message);
+    }
+    call.header = message->header();
+    call.is_kept = true;
+    *message_p = message;
+    matches.pause_if_full(ep);
+    return TW_OK;
+}
+
+bool AmReceiver::release(tw_message_h message) {
+    Unexpected* const claimed = worker_.matches().claimed(message, true);
+    if (claimed == nullptr)
+        return false;
+    worker_.matches().unclaim(*claimed);
+    worker_.receiver().discard(*claimed);
+    return true;
+}
+
+// ---- Messages
+
+void AmReceiver::drop(std::uint16_t id) {
+    worker_.count(WorkerCounter::kAmDropped);
+    if (!std::exchange(has_dropped_, true)) {
+        TW_LOG_ERROR(
+            "an active message is dropped: no handler is registered for its id %u (logged once for "
+            "each worker)",
+            unsigned{id});
+    }
+}
+
+void AmReceiver::give(AmCall& call) {
+    const auto id = static_cast<std::uint16_t>(call.id);
+    const AmHandler* handler = find(id);
+    if (handler == nullptr)
+        drop(id);
+    else
+        call_am(worker_, *handler, call);
+}
+
+void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind) {
+    AmBody body;
+    const bool has_more = (header.flags & kMoreParts) != 0;
+    if (!decode(header, behind, &body) || (has_more && ep.has_incoming))
+        return static_cast<void>(worker_.drop("active message", behind.size()));
+    if (has_more && find(body.word.id) != nullptr) {
+        Arrival arrival = arrival_of(body.word, body.eager, body.header);
+        arrival.flags = header.flags & kAcks;
+        if (worker_.matches().make(ep, arrival) != nullptr)
+            worker_.matches().pause_if_full(ep);
+        return;
+    }
+    if (has_more) {  // the parts that come are dropped, too
+        ep.has_incoming = true;
+        ep.incoming_request = nullptr;
+        ep.incoming_message = nullptr;
+        ep.incoming_bytes = body.eager.data.size();
+        ep.incoming_length = body.eager.length;
+        drop(body.word.id);
+    } else {
+        AmCall call = am_call(worker_, ep, body.word, body.eager.data.data(),
+                              body.eager.data.size() - body.word.header_bytes);
+        give(call);
+    }
+    if (body.eager.send_id != 0)
+        ep.control(Ack{body.eager.send_id});
+}
+
+void AmReceiver::complete(Unexpected& message) {
+    Endpoint& ep = *message.ep;
+    const std::uint32_t send_id = std::exchange(message.send_id, 0);
+    const bool wants_ack = std::exchange(message.flags, 0) != 0;
+    give_message(ep, message);
+    if (wants_ack)
+        ep.control(Ack{send_id});
+}
+
+void AmReceiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind) {
+    AmRtsBody body;
+    if (!decode(header, behind, &body))
+        return static_cast<void>(worker_.drop("rendezvous of an active message", behind.size()));
+    const Rts& rts = body.rndv.rts;
+    if (find(body.word.id) == nullptr) {
+        drop(body.word.id);
+        return ep.control(Ats{.send_id = rts.send_id, .status = UCS_ERR_NO_ELEM});
+    }
+    Arrival arrival{};
+    arrival.tag = body.word.id;
+    arrival.length = rts.length;
+    arrival.send_id = rts.send_id;
+    arrival.bytes = body.rndv.keys.all();
+    arrival.is_rndv = true;
+    arrival.rts = rts;
+    arrival.is_am = true;
+    arrival.am_header = body.header;
+    Unexpected* message = worker_.matches().make(ep, arrival);
+    if (message != nullptr)
+        give_message(ep, *message);
+}
+
+/// It is the program's while its handler runs, whatever that does: then it is released, unless it
+/// was kept, or received.
+void AmReceiver::give_message(Endpoint& ep, Unexpected& message) {
+    worker_.matches().claim(message);
+    AmCall call =
+        am_call(worker_, ep, {static_cast<std::uint16_t>(message.tag), message.header_bytes, 0},
+                message.header(), message.length);
+    call.message = &message;
+    if (message.is_rndv) {
+        call.data = nullptr;
+        call.flags = TW_AM_RNDV;
+    }
+    give(call);
+    if (!call.is_kept)
+        release(&message);  // unless it was received
+}
+
+}  // namespace tagwire::proto
