@@ -2,13 +2,14 @@
 // Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
 // through the public API.
 //
-// Usage: instr_msg msg|imm|idle COUNT [TRANSPORTS [multi]]
+// Usage: instr_msg msg|imm|handler|idle COUNT [TRANSPORTS [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing. For
 // each message a receive of 8 bytes is posted with a callback, the message sent, and the receiving
 // worker makes progress until it is delivered. "imm": the message has an immediate, and the receive
-// takes those of this sender only, as MPI over libfabric has it. The functions post_receive(),
-// send_tagged(), progress_until() are kept apart so that the profile splits the cost.
+// takes those of this sender only, as MPI over libfabric has it. "handler": an active message of 8
+// bytes of data, whose handler counts it. The functions post_receive(), send_tagged(),
+// send_to_handler(), progress_until() are kept apart so that the profile splits the cost.
 #include <tagwire.h>
 
 #include <cstdint>
@@ -69,6 +70,10 @@ void on_received(const tw_completion_t* done) {
     ++received;
 }
 
+void on_am(void*, tw_am_t* am) {
+    received += am->length == sizeof(std::uint64_t) ? 1 : 0;
+}
+
 // The marks below are where the profile is cut: they must stay functions.
 [[gnu::noinline]] void post_receive(const Pair& pair, std::uint64_t tag, std::uint64_t* data) {
     tw_op_t op{};
@@ -84,6 +89,13 @@ void on_received(const tw_completion_t* done) {
     with_imm.imm = tag;
     const tw_op_t* op = pair.back != nullptr ? &with_imm : nullptr;
     while (tw_tag_send(pair.ep, &data, sizeof data, tag, op, nullptr) == TW_ERR_NO_RESOURCE)
+        tw_worker_progress(pair.from);
+}
+
+[[gnu::noinline]] void send_to_handler(const Pair& pair, std::uint64_t number) {
+    const std::uint64_t data = number;
+    while (tw_am_send(pair.ep, 1, nullptr, 0, &data, sizeof data, nullptr, nullptr) ==
+           TW_ERR_NO_RESOURCE)
         tw_worker_progress(pair.from);
 }
 
@@ -120,7 +132,7 @@ void connect(const Pair& pair) {
 
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
-        std::fprintf(stderr, "usage: instr_msg msg|imm|idle COUNT [TRANSPORTS [multi]]\n");
+        std::fprintf(stderr, "usage: instr_msg msg|imm|handler|idle COUNT [TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
@@ -130,10 +142,16 @@ int measure(int argc, char** argv) {
         pair.back = endpoint(pair.to, pair.from);
     const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
     const bool is_idle = std::strcmp(argv[1], "idle") == 0;
+    const bool is_am = std::strcmp(argv[1], "handler") == 0;
     if (is_idle)
         progress_idle(pair, count);
+    must(tw_am_register(pair.to, 1, on_am, nullptr), "tw_am_register");
+    for (std::uint64_t i = 0; is_am && i < count; ++i) {
+        send_to_handler(pair, i);
+        progress_until(pair, i + 1);
+    }
     std::uint64_t data = 0;
-    for (std::uint64_t i = 0; !is_idle && i < count; ++i) {
+    for (std::uint64_t i = 0; !is_idle && !is_am && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);
         progress_until(pair, i + 1);

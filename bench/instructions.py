@@ -3,7 +3,8 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|bcopy|tag|msg|imm|idle|ep [--transport NAME]
+       instructions.py --bin DIR --functions am|bcopy|tag|msg|imm|handler|idle|ep
+                       [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is
@@ -36,6 +37,7 @@ EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
 MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive together
 PROVIDER_MAX = 150  # instructions of the provider for libfabric, entries of both sides included
 MULTI_MAX = 1.3  # instructions of the messaging layer in multi mode over those in single mode
+HANDLER_MAX = 1.0  # an active message of the messaging layer over a tagged one
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
@@ -48,6 +50,7 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
+          "handler": ("send_to_handler", "progress_until"),
           "ep": ("create_endpoint",)}
 PROVIDER_PHASES = {"post_receive": "post receive", "send_tagged": "send",
                    "read_sent": "read the send's entry", "read_received": "progress, read the "
@@ -155,7 +158,7 @@ def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     idle = per_message(launcher, program, "idle", place, objects)["progress_idle"]
     counts = {"idle_progress": idle}
     names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
-             "post_receive": "post_receive", "progress_until": "receive"}
+             "send_to_handler": "send", "post_receive": "post_receive", "progress_until": "receive"}
     for kind in kinds:
         costs = per_message(launcher, program, kind, place, objects, idle)
         counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
@@ -184,7 +187,7 @@ def sm(bin_directory):
     counts = count_all([], program, ["sm"], OURS)
     messages = Path(bin_directory) / "instr_msg"
     if messages.exists():
-        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm"))
+        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm", "handler"))
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
         counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
@@ -292,6 +295,9 @@ def table(columns):
         ratio = counted["sm"]["msg_multi_total"] / counted["sm"]["msg_total"]
         lines.append(f"{'met' if ratio <= MULTI_MAX else 'MISSED'}: with TW_THREAD_MULTI in <= "
                      f"{MULTI_MAX} x of that, is {ratio:.2f} x")
+        ratio = counted["sm"]["handler_total"] / counted["sm"]["msg_total"]
+        lines.append(f"{'met' if ratio <= HANDLER_MAX else 'MISSED'}: an active message in <= "
+                     f"{HANDLER_MAX} x of a tagged one, is {ratio:.2f} x")
     if "ep_create" in counted.get("dc", {}):
         made = counted["dc"]["ep_create"]
         lines.append(f"{'met' if made <= EP_CREATE_MAX else 'MISSED'}: an endpoint of dc in <= "
@@ -336,7 +342,7 @@ def main():
         write_json(arguments.json, counts)
         return 0
     if arguments.functions:
-        name = "instr_msg" if arguments.functions in ("msg", "imm") else "instr_messages"
+        name = "instr_msg" if arguments.functions in ("msg", "imm", "handler") else "instr_messages"
         program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
         for function, cost in sorted(costs.items(), key=lambda item: -item[1]):

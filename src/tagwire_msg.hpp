@@ -23,6 +23,7 @@
 #error "tagwire_msg.hpp needs C++20: compile with -std=c++20 or later"
 #else
 
+#include <protocols/api/cxx_msg_am.hpp>
 #include <protocols/api/cxx_msg_base.hpp>
 #include <protocols/api/cxx_msg_completion.hpp>
 #include <protocols/api/cxx_msg_context.hpp>

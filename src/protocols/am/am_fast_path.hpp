@@ -25,7 +25,8 @@ namespace tagwire::proto {
     if (am.header_bytes <= kFew && length <= kFew - am.header_bytes) {
         ShortMessage message;
         message.tag = am.word();
-        ucs::copy_short(message.data, am.header, am.header_bytes);
+        if (am.header_bytes > 0)
+            ucs::copy_short(message.data, am.header, am.header_bytes);
         ucs::copy_short(message.data + am.header_bytes, data, length);
         status =
             uct_ep_am_short(ep.lane(), kId, ShortMessage::head(ep.peer_names, false), &message,

@@ -51,6 +51,17 @@ class Endpoint {
     tw_status_t sendv(std::span<const tw_iov_t> list, How how = {}) const {
         return tw_msg_sendv(get(), list.data(), list.size(), how.op(), how.request());
     }
+    /// An active message to the handler of that id.
+    tw_status_t am_send(unsigned id, std::span<const std::byte> header,
+                        std::span<const std::byte> data, How how = {}) const {
+        return tw_am_send(get(), id, header.data(), header.size(), data.data(), data.size(),
+                          how.op(), how.request());
+    }
+    tw_status_t am_sendv(unsigned id, std::span<const std::byte> header,
+                         std::span<const tw_iov_t> list, How how = {}) const {
+        return tw_am_sendv(get(), id, header.data(), header.size(), list.data(), list.size(),
+                           how.op(), how.request());
+    }
     tw_status_t flush(How how = {}) const { return tw_ep_flush(get(), how.op(), how.request()); }
 
     /// As tw_ep_close(): flushes and closes. This object has no endpoint afterwards, unless the

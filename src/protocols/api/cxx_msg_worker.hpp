@@ -5,6 +5,7 @@
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
 
+#include <protocols/api/cxx_msg_am.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 
@@ -121,6 +122,20 @@ class Worker {
     tw_status_t recvv(std::span<const tw_iov_t> list, How how = {}) const {
         return tw_msg_recvv(get(), list.data(), list.size(), how.op(), how.request());
     }
+
+    // ---- Active messages
+
+    /// `handler(ActiveMessage&)` runs for each message to this id.
+    template <class Handler>
+    tw_status_t on_am(unsigned id, Handler& handler) const {
+        const auto call = [](void* arg, tw_am_t* am) {
+            ActiveMessage message(*am);
+            (*static_cast<Handler*>(arg))(message);
+        };
+        return tw_am_register(get(), id, call, detail::arg_of(handler));
+    }
+    /// The id has no handler from now on.
+    tw_status_t remove_am(unsigned id) const { return tw_am_register(get(), id, nullptr, nullptr); }
 
     // ---- Messages that are there already. TW_OK: `found` tells which; TW_ERR_NO_MESSAGE.
 

@@ -68,10 +68,17 @@ tw_status_t check(const char* call, const AmSend& wanted) {
     return refuse_no_memory(call);
 }
 
-/// A plain send of a worker with a lock. False: the call takes the slow path.
-[[gnu::noinline]] bool try_send_locked(tw_ep_h handle, const AmPart& am, const void* data,
+/// Nothing but header and data was asked for.
+[[gnu::always_inline]] inline bool is_plain(tw_ep_h handle, unsigned id, const void* header,
+                                            size_t header_length, const void* data, size_t length,
+                                            const tw_op_t* op) {
+    return handle != nullptr && is_plain_send(op) && id <= TW_AM_ID_MAX &&
+           (data != nullptr || length == 0) && (header != nullptr || header_length == 0);
+}
+
+/// The fast path of a worker with a lock. False: the call takes the slow path.
+[[gnu::noinline]] bool try_send_locked(Endpoint& ep, const AmPart& am, const void* data,
                                        size_t length) {
-    Endpoint& ep = way_of(endpoint_of(handle));
     WorkerLock& lock = ep.worker.lock;
     if (!lock.try_lock_briefly())
         lock.lock_briefly();
@@ -127,14 +134,13 @@ tw_status_t tw_am_register(tw_worker_h worker, unsigned id, tw_am_cb_t callback,
 tw_status_t tw_am_send(tw_ep_h ep, unsigned id, const void* header, size_t header_length,
                        const void* buffer, size_t length, const tw_op_t* op,
                        tw_request_h* request_p) {
-    if (ep != nullptr && is_plain_send(op) && id <= TW_AM_ID_MAX &&
-        (buffer != nullptr || length == 0) && (header != nullptr || header_length == 0))
-        [[likely]] {
+    if (is_plain(ep, id, header, header_length, buffer, length, op)) [[likely]] {
         const AmPart am{static_cast<std::uint16_t>(id), header, header_length};
         if (endpoint_of(ep).may_send_unlocked(bytes_of(am, length)) &&
             try_send_am_short(endpoint_of(ep), am, buffer, length)) [[likely]]
             return TW_OK;
-        if (endpoint_of(ep).worker.is_multi && try_send_locked(ep, am, buffer, length))
+        if (endpoint_of(ep).worker.is_multi &&
+            try_send_locked(way_of(endpoint_of(ep)), am, buffer, length))
             return TW_OK;
     }
     return send_slowly(__func__, ep,

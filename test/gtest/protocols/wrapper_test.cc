@@ -231,6 +231,48 @@ static_assert(!std::is_constructible_v<msg::How, msg::CallbackOp, msg::Request&>
 static_assert(std::is_constructible_v<msg::How, msg::CallbackOp, tw_request_h&>);
 static_assert(std::is_constructible_v<msg::How, msg::Op, msg::Request&>);
 
+TEST_F(MsgWrapper, active_messages_go_to_callables_and_are_kept_and_received) {
+    std::vector<msg::KeptMessage> kept;
+    const auto keep = [&](const msg::ActiveMessage& message) {
+        EXPECT_EQ(message.ep(), self_.get());
+        EXPECT_EQ(message.source(), worker_.attr().id);
+        msg::KeptMessage its;
+        ASSERT_EQ(message.keep(its), TW_OK);
+        EXPECT_EQ(message.header().data(), its.header().data());
+        kept.push_back(std::move(its));
+    };
+    ASSERT_EQ(worker_.on_am(5, keep), TW_OK);
+    const Bytes data(300000, std::byte{7});
+    msg::Request sent;
+    ASSERT_EQ(self_.am_send(5, bytes("head"), bytes("data"), sent), TW_INPROGRESS);
+    EXPECT_EQ(worker_.finish(sent).status, TW_OK);
+    ASSERT_EQ(self_.am_send(5, bytes("longer"), data, sent), TW_INPROGRESS);
+    run_until([&] { return kept.size() == 2; });
+    EXPECT_FALSE(kept[0].is_rndv());
+    EXPECT_TRUE(std::ranges::equal(kept[0].header(), bytes("head")));
+    EXPECT_TRUE(std::ranges::equal(kept[0].data(), bytes("data")));
+    ASSERT_TRUE(kept[1].is_rndv());
+    EXPECT_TRUE(std::ranges::equal(kept[1].header(), bytes("longer")));
+    EXPECT_TRUE(kept[1].data().empty());
+    Bytes received(kept[1].length());
+    msg::Request request;
+    ASSERT_EQ(kept[1].receive(received, request), TW_INPROGRESS);
+    EXPECT_FALSE(kept[1]);
+    EXPECT_EQ(worker_.finish(request).status, TW_OK);
+    EXPECT_EQ(received, data);
+    EXPECT_EQ(worker_.finish(sent).status, TW_OK);
+    EXPECT_TRUE(kept[0]);
+    kept.clear();  // releases the other
+    ASSERT_EQ(worker_.remove_am(5), TW_OK);
+    const std::array<tw_iov_t, 1> list{msg::iov(bytes("more"))};
+    ASSERT_GE(self_.am_sendv(5, {}, list), TW_OK);
+    run_until([&] {
+        return std::ranges::any_of(worker_.counters(), [](const tw_counter_t& counter) {
+            return std::string_view(counter.name) == "am_dropped" && counter.value == 1;
+        });
+    });
+}
+
 TEST_F(MsgWrapper, a_request_beside_an_end_that_is_told_elsewhere_stays_empty) {
     int ended = 0;
     auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Active messages of the messaging layer's C++ wrapper, as their handlers and the program have
+// them. Worker::on_am() registers a handler, Endpoint::am_send() sends. Included by
+// tagwire_msg.hpp.
+#ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_AM_HPP
+#define TAGWIRE_PROTOCOLS_API_CXX_MSG_AM_HPP
+
+#include <protocols/api/cxx_msg_op.hpp>
+
+namespace tagwire {
+inline namespace v1 {
+namespace msg {
+
+namespace detail {
+
+inline std::span<const std::byte> bytes_at(const void* data, std::size_t length) {
+    return {static_cast<const std::byte*>(data), data == nullptr ? 0 : length};
+}
+
+}  // namespace detail
+
+/// An active message that its handler has kept. The destructor releases it.
+class KeptMessage {
+  public:
+    KeptMessage() = default;
+    KeptMessage(KeptMessage&& other) noexcept : am_(std::exchange(other.am_, {})) {}
+    KeptMessage& operator=(KeptMessage&& other) noexcept {
+        std::swap(am_, other.am_);
+        return *this;
+    }
+    ~KeptMessage() { release(); }
+
+    /// Whether there is a message.
+    [[nodiscard]] explicit operator bool() const { return am_.message != nullptr; }
+    [[nodiscard]] tw_message_h get() const { return am_.message; }
+    [[nodiscard]] std::span<const std::byte> header() const {
+        return detail::bytes_at(am_.header, am_.header_length);
+    }
+    /// Empty with is_rndv().
+    [[nodiscard]] std::span<const std::byte> data() const {
+        return detail::bytes_at(am_.data, am_.length);
+    }
+    /// Bytes of data, wherever that is.
+    [[nodiscard]] std::size_t length() const { return am_.length; }
+    /// The data is still with the sender.
+    [[nodiscard]] bool is_rndv() const { return (am_.flags & TW_AM_RNDV) != 0; }
+    [[nodiscard]] std::uint64_t source() const { return am_.source; }
+
+    /// As tw_am_recv(). This object has no message afterwards, unless nothing happened.
+    tw_status_t receive(std::span<std::byte> buffer, How how = {}) {
+        return received(tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), how.op(),
+                                   how.request()));
+    }
+    tw_status_t receivev(std::span<const tw_iov_t> list, How how = {}) {
+        return received(tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), how.op(),
+                                    how.request()));
+    }
+    void release() {
+        if (am_.message != nullptr)
+            (void)tw_am_release(am_.worker, std::exchange(am_.message, nullptr));
+        am_ = {};
+    }
+
+  private:
+    friend class ActiveMessage;
+    tw_status_t received(tw_status_t status) {
+        if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
+            status != TW_ERR_INVALID_PARAM)
+            am_ = {};
+        return status;
+    }
+
+    tw_am_t am_{};
+};
+
+/// An active message while its handler runs.
+class ActiveMessage {
+  public:
+    explicit ActiveMessage(tw_am_t& am) : am_(am) {}
+    ActiveMessage(const ActiveMessage&) = delete;
+    ActiveMessage& operator=(const ActiveMessage&) = delete;
+
+    [[nodiscard]] const tw_am_t& get() const { return am_; }
+    [[nodiscard]] std::span<const std::byte> header() const {
+        return detail::bytes_at(am_.header, am_.header_length);
+    }
+    /// Empty with is_rndv().
+    [[nodiscard]] std::span<const std::byte> data() const {
+        return detail::bytes_at(am_.data, am_.length);
+    }
+    /// Bytes of data, wherever that is.
+    [[nodiscard]] std::size_t length() const { return am_.length; }
+    /// The data is still with the sender.
+    [[nodiscard]] bool is_rndv() const { return (am_.flags & TW_AM_RNDV) != 0; }
+    [[nodiscard]] std::uint64_t source() const { return am_.source; }
+    /// The program's endpoint to the sender, or nullptr: Endpoint::to() makes it.
+    [[nodiscard]] tw_ep_h ep() const { return am_.ep; }
+
+    /// As tw_am_keep(). On success `kept` has the message, and spans of this object are its spans.
+    tw_status_t keep(KeptMessage& kept) const {
+        kept.release();
+        tw_message_h message = nullptr;
+        const tw_status_t status = tw_am_keep(&am_, &message);
+        if (status == TW_OK)
+            kept.am_ = am_;
+        return status;
+    }
+    /// As tw_am_recv(), with is_rndv(), in the handler.
+    tw_status_t receive(std::span<std::byte> buffer, How how = {}) const {
+        return tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), how.op(),
+                          how.request());
+    }
+    tw_status_t receivev(std::span<const tw_iov_t> list, How how = {}) const {
+        return tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), how.op(),
+                           how.request());
+    }
+
+  private:
+    tw_am_t& am_;
+};
+
+}  // namespace msg
+}  // namespace v1
+}  // namespace tagwire
+
+#endif
