@@ -77,7 +77,10 @@ class Attack {
     }
 
     void strike(Input& input) {
-        const auto id = static_cast<std::uint8_t>(1 + input.take<std::uint8_t>() % 7);
+        const auto choice = input.take<std::uint8_t>();
+        const proto::AmId of_program = choice % 2 == 0 ? proto::AmId::kAm : proto::AmId::kAmRts;
+        const auto id = choice >= 224 ? static_cast<std::uint8_t>(of_program)
+                                      : static_cast<std::uint8_t>(1 + choice % 7);
         std::vector<std::byte> message(input.take<std::uint16_t>() % (kMessageBytesMax + 1));
         input.take_into(message);
         // Nobody can guess the random numbers that name workers.

@@ -100,6 +100,8 @@ void ScriptedPeer::learn(const test::AmMessage& message) {
         require(proto::decode(bytes, &offer));
         learn_number(offer.rtr.send_id);
         learn_number(offer.rtr.receive_id);
+    } else if (am == proto::AmId::kAm || am == proto::AmId::kAmRts) {
+        learn_of_am(am, bytes);
     } else if (am == proto::AmId::kEager || am == proto::AmId::kRts) {
         require(bytes.size() >= sizeof header);
         std::memcpy(&header, bytes.data(), sizeof header);
@@ -113,6 +115,21 @@ void ScriptedPeer::learn(const test::AmMessage& message) {
             require(proto::decode(header, behind, &rts));
             learn_number(rts.rts.send_id);
         }
+    }
+}
+
+void ScriptedPeer::learn_of_am(proto::AmId am, proto::WireBytes bytes) {
+    proto::Header header{};
+    require(proto::decode(bytes, &header));
+    const auto behind = bytes.subspan(sizeof header);
+    proto::AmBody eager{};
+    proto::AmRtsBody rndv{};
+    if (am == proto::AmId::kAm) {
+        require(proto::decode(header, behind, &eager));
+        learn_number(eager.eager.send_id);
+    } else {
+        require(proto::decode(header, behind, &rndv));
+        learn_number(rndv.rndv.rts.send_id);
     }
 }
 
@@ -146,6 +163,24 @@ ScriptedPeer::Message ScriptedPeer::eager(Input& input) {
     if ((flags & proto::kMoreParts) != 0)
         append(&message, length(input));
     append_data(&message, input);
+    return message;
+}
+
+/// A message of the program as an active one. Mostly its flags may be, and its ids are of handlers.
+ScriptedPeer::Message ScriptedPeer::as_am(Message message, Input& input) {
+    constexpr std::size_t kHeaderBytes[] = {0, 1, 8, 100, TW_AM_HEADER_MAX, TW_AM_HEADER_MAX + 1};
+    const auto choice = input.take<std::uint8_t>();
+    proto::Header header{};
+    std::memcpy(&header, message.data(), sizeof header);
+    const std::size_t header_bytes = kHeaderBytes[choice % std::size(kHeaderBytes)];
+    header.tag = proto::AmWord::encode(choice % 7, header_bytes);
+    Message own;
+    if (choice < 240 && (header.flags & (proto::kImm | proto::kAcks | proto::kMoreParts)) == 0)
+        own.resize(header_bytes);
+    if (choice < 240)
+        header.flags &= proto::kAcks | proto::kMoreParts;
+    std::memcpy(message.data(), &header, sizeof header);
+    message.insert(message.begin() + sizeof header, own.begin(), own.end());
     return message;
 }
 
@@ -262,7 +297,12 @@ void ScriptedPeer::strike(Input& input) {
     constexpr auto kOps = static_cast<unsigned>(proto::WireupOp::kStripeRefuse);
     if (name_ == 0)
         return greet(input);
-    switch (1U + input.take<std::uint8_t>() % kKinds) {
+    const auto choice = input.take<std::uint8_t>();
+    if (choice >= 248)
+        return send(proto::AmId::kAm, as_am(eager(input), input), input);
+    if (choice >= 240)
+        return send(proto::AmId::kAmRts, as_am(rendezvous(input), input), input);
+    switch (1U + choice % kKinds) {
         case 1:
             return send(proto::AmId::kEager, eager(input), input);
         case 2:

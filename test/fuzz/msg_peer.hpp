@@ -13,6 +13,7 @@
 #include "input.hpp"
 #include "msg_lanes.hpp"
 #include "protocols/wire/address.hpp"
+#include "protocols/wire/am_header.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/wire/rndv_messages.hpp"
@@ -45,6 +46,7 @@ class ScriptedPeer {
 
     Message header(Input& input, std::uint32_t flags) const;
     Message eager(Input& input);
+    static Message as_am(Message message, Input& input);
     Message part(Input& input);
     Message rendezvous(Input& input);
     Message data(Input& input);
@@ -72,6 +74,7 @@ class ScriptedPeer {
     void tell_of_lane(Input& input);
     void record(test::Entity* entity);
     void learn(const test::AmMessage& message);
+    void learn_of_am(proto::AmId am, proto::WireBytes bytes);
     void learn_of_wireup(proto::WireBytes bytes);
     void learn_number(std::uint32_t value);
 

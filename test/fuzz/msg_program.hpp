@@ -60,6 +60,8 @@ class Program {
         };
         params.ep_failed_arg = this;
         require(tw_worker_create(context, &params, &worker_) == TW_OK);
+        for (const unsigned id : {kDrops, kKeeps, kReceives})
+            require(tw_am_register(worker_, id, &Program::handle, this) == TW_OK);
     }
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
@@ -132,9 +134,11 @@ class Program {
             operation.is_pending = false;
     }
     void take_shown(Input& input) {
-        if (shown_.empty())
+        if (shown_.empty() && kept_.empty())
             return;
         const auto choice = input.take<std::uint8_t>();
+        if (!kept_.empty() && (shown_.empty() || choice >= 240))
+            return take_kept(choice);
         const std::size_t at = (choice >> 1) % shown_.size();
         tw_message_h message = shown_[at];
         shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -144,6 +148,16 @@ class Program {
         claim.message = message;
         operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
                                            &claim, &operation.request) == TW_INPROGRESS;
+    }
+
+    /// A message that a handler has kept.
+    void take_kept(std::uint8_t choice) {
+        const std::size_t at = (choice >> 1) % kept_.size();
+        const tw_message_h message = kept_[at];
+        kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(at));
+        if ((choice & 1) != 0)
+            return require(tw_am_release(worker_, message) == TW_OK);
+        receive_am(message);
     }
 
     void send(Input& input) {
@@ -156,8 +170,12 @@ class Program {
                                             TW_OP_TRANSMIT_COMPLETE};
         op.flags |= kFlags[choice / std::size(kSendBytes) % std::size(kFlags)];
         operation.is_pending = true;  // it may end before the call returns
-        const tw_status_t status = tw_tag_send(ep_, operation.buffer.data(),
-                                               operation.buffer.size(), 0, &op, &operation.request);
+        const tw_status_t status =
+            choice >= 224
+                ? tw_am_send(ep_, choice % 5, kSendBytes, choice % 9, operation.buffer.data(),
+                             operation.buffer.size(), &op, &operation.request)
+                : tw_tag_send(ep_, operation.buffer.data(), operation.buffer.size(), 0, &op,
+                              &operation.request);
         if (status != TW_INPROGRESS)
             operation.is_pending = false;
     }
@@ -222,6 +240,8 @@ class Program {
             claim.message = message;
             require(tw_tag_recv(worker_, nullptr, 0, 0, 0, &claim, nullptr) >= TW_OK);
         }
+        for (tw_message_h message : std::exchange(kept_, {}))
+            require(tw_am_release(worker_, message) == TW_OK);
         for (const bool is_tagged : {true, false}) {
             tw_completion_t done{};
             do {
@@ -258,6 +278,36 @@ class Program {
     }
 
   private:
+    /// Ids of handlers, by what they do. No other id has one.
+    static constexpr unsigned kDrops = 0, kKeeps = 1, kReceives = 2;
+
+    static void handle(void* arg, tw_am_t* am) { static_cast<Program*>(arg)->handle(*am); }
+    void handle(tw_am_t& am) {
+        const auto read = [&](const void* from, std::size_t length) {
+            for (std::size_t i = 0; from != nullptr && i < length; ++i)
+                sum_ += std::to_integer<unsigned>(static_cast<const std::byte*>(from)[i]);
+        };
+        tw_message_h message = am.message;
+        require((am.flags & TW_AM_RNDV) == 0 || (am.data == nullptr && message != nullptr));
+        read(am.header, am.header_length);
+        read(am.data, am.length);
+        if (am.id == kKeeps && tw_am_keep(&am, &message) == TW_OK) {
+            read(am.header, am.header_length);
+            read(am.data, am.length);
+            kept_.push_back(message);
+        } else if (am.id == kReceives && message != nullptr) {
+            receive_am(message);
+        }
+    }
+    void receive_am(tw_message_h message) {
+        Operation& operation = add(kReceiveBytes);
+        const tw_op_t op = op_of(operation);
+        operation.is_pending = true;  // it may end before the call returns
+        if (tw_am_recv(worker_, message, operation.buffer.data(), kReceiveBytes, &op,
+                       &operation.request) != TW_INPROGRESS)
+            operation.is_pending = false;
+    }
+
     Operation& add(std::size_t bytes) {
         operations_.push_back({std::vector<std::byte>(bytes), nullptr, false});
         return operations_.back();
@@ -275,6 +325,8 @@ class Program {
     bool has_failed_ = false;
     std::deque<Operation> operations_;
     std::vector<tw_message_h> shown_;  // by buffered receives
+    std::vector<tw_message_h> kept_;   // by a handler
+    unsigned sum_ = 0;
 };
 
 }  // namespace tagwire::fuzz

@@ -63,6 +63,7 @@ namespace tagwire::proto {
     call.id = word.id;
     call.flags = 0;
     call.from = &ep;
+    call.kept = nullptr;
     call.is_kept = false;
     return call;
 }

@@ -43,14 +43,13 @@ void AmReceiver::set(unsigned id, tw_am_cb_t callback, void* arg) {
 tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
     Endpoint& ep = *call.from;
     MatchTable& matches = worker_.matches();
-    if (call.is_kept ||
-        (call.message != nullptr && matches.claimed(call.message, true) == nullptr)) {
+    Unexpected* message = call.kept;
+    if (call.is_kept || (message != nullptr && matches.claimed(message, true) == nullptr)) {
         TW_LOG_ERROR("tw_am_keep: the message was kept or received already");
         return TW_ERR_INVALID_PARAM;
     }
     if (ep.failure() != UCS_OK)
         return static_cast<tw_status_t>(ep.failure());
-    auto* message = static_cast<Unexpected*>(call.message);
     if (message == nullptr) {
         if (ucs::reserve_is_low())
             return TW_ERR_NO_MEMORY;
@@ -62,7 +61,8 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
         if (message == nullptr)
             return static_cast<tw_status_t>(ep.failure());
         matches.claim(*message);
-        call.message = message;
+        message->is_in_handler = true;
+        call.message = call.kept = message;
         call.data = message->data();
     } else if (message->is_rndv) {
         matches.name(*message);
@@ -127,6 +127,7 @@ void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind
         AmCall call = am_call(worker_, ep, body.word, body.eager.data.data(),
                               body.eager.data.size() - body.word.header_bytes);
         give(call);
+        end(call);
     }
     if (body.eager.send_id != 0)
         ep.control(Ack{body.eager.send_id});
@@ -164,21 +165,31 @@ void AmReceiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind)
         give_message(ep, *message);
 }
 
-/// It is the program's while its handler runs, whatever that does: then it is released, unless it
-/// was kept, or received.
+/// It is the program's while its handler runs, whatever that does; then it goes, unless it is kept.
 void AmReceiver::give_message(Endpoint& ep, Unexpected& message) {
     worker_.matches().claim(message);
     AmCall call =
         am_call(worker_, ep, {static_cast<std::uint16_t>(message.tag), message.header_bytes, 0},
                 message.header(), message.length);
-    call.message = &message;
+    call.message = call.kept = &message;
+    message.is_in_handler = true;
     if (message.is_rndv) {
         call.data = nullptr;
         call.flags = TW_AM_RNDV;
     }
     give(call);
-    if (!call.is_kept)
-        release(&message);  // unless it was received
+    end(call);
+}
+
+void AmReceiver::end(const AmCall& call) {
+    if (call.kept == nullptr)
+        return;
+    Unexpected& message = *call.kept;
+    message.is_in_handler = false;
+    if (message.is_over)
+        worker_.matches().release(message);
+    else if (!call.is_kept)
+        release(&message);  // unless a receive has it
 }
 
 }  // namespace tagwire::proto

@@ -30,7 +30,8 @@ struct AmHandler {
 /// A message while its handler runs. Data that the transport has follows the header.
 struct AmCall : tw_am {
     Endpoint* from;
-    bool is_kept;  // by the program, beyond the handler
+    Unexpected* kept;  // its memory; nullptr: the transport's
+    bool is_kept;      // by the program, beyond the handler
 };
 
 class AmReceiver {
@@ -57,6 +58,8 @@ class AmReceiver {
     /// `behind`: what follows the header. A malformed message is dropped.
     void take_eager(Endpoint& ep, const Header& header, WireBytes behind);
     void take_rndv(Endpoint& ep, const Header& header, WireBytes behind);
+    /// The handler of a message that is kept has returned.
+    void end(const AmCall& call);
     /// All parts of the message are here.
     void complete(Unexpected& message);
 

@@ -130,9 +130,9 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// Keeps a message beyond its handler.
 ///
 /// For the handler of `am`, once. `am->header` and `am->data` point to where they stay from now on:
-/// until tw_am_release(), or until tw_am_recv() has been called. Data that the transport has is
-/// copied for this; that of a message of several parts is in memory of its own already. A message
-/// that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
+/// until tw_am_release() or tw_am_recv() is called, and until the handler returns. Data that the
+/// transport has is copied for this; that of a message of several parts is in memory of its own
+/// already. A message that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
 /// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders.
 ///
 /// \retval TW_OK  *message_p is the message, which the program receives or releases.
@@ -144,9 +144,9 @@ TAGWIRE_API tw_status_t tw_am_keep(tw_am_t* am, tw_message_h* message_p);
 /// Receives the data of an active message.
 ///
 /// In its handler, or later if the handler has kept it; once. Afterwards the message is the
-/// library's: header and data of a message that was kept are there no more. `op` may have
-/// the flags TW_OP_COMPLETION, MORE, CQ, TALLY and TRANSMIT_COMPLETE. The completion's `tag` is the
-/// id, and its flags have TW_DONE_AM.
+/// library's: header and data that were kept are there no more, unless the handler still runs. `op`
+/// may have the flags TW_OP_COMPLETION, MORE, CQ, TALLY and TRANSMIT_COMPLETE. The completion's
+/// `tag` is the id, and its flags have TW_DONE_AM.
 ///
 /// \retval TW_OK  The data is in the buffer; `op->done` has its length.
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK,
@@ -174,8 +174,8 @@ TAGWIRE_API tw_status_t tw_am_recvv(tw_worker_h worker, tw_message_h message, co
 
 /// Releases an active message that was kept.
 ///
-/// Its header and data are there no more. Data that is still with the sender is dropped, and the
-/// send completes as if it had been received.
+/// Its header and data are there no more, unless the handler still runs. Data that is still with
+/// the sender is dropped, and the send completes as if it had been received.
 ///
 /// \retval TW_OK  Released.
 /// \retval TW_ERR_INVALID_PARAM  `worker` is NULL, or `message` is not an active message of this

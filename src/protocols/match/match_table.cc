@@ -242,6 +242,10 @@ void MatchTable::add_orphan(Unexpected& message) {
 
 void MatchTable::release(Unexpected& message) {
     release_send_id(message);
+    if (message.is_in_handler) {
+        message.is_over = true;
+        return;
+    }
     Endpoint* ep = message.ep;
     if (ep != nullptr) {
         if (ep->incoming_message == &message)

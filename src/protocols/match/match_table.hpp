@@ -57,7 +57,7 @@ class MatchTable {
     /// The program keeps it, a rendezvous: its sender may take it back.
     void name(Unexpected& message);
     void unclaim(Unexpected& message) { claimed_.erase(&message); }
-    /// Frees a message that is in no name space.
+    /// Frees a message that is in no name space, as soon as its handler does not run.
     void release(Unexpected& message);
     /// Drops what the sender wants back, or marks it. False: it was matched, or is not here.
     bool withdraw(const Endpoint& ep, std::uint32_t send_id);

@@ -43,6 +43,8 @@ struct Unexpected : tw_message, UnexpectedMessage {
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
     bool is_am = false;              // an active message: in no matcher, ever
+    bool is_in_handler = false;      // ... whose handler runs: its memory stays until that returns
+    bool is_over = false;            // ... and is to be released then
     bool is_canceled = false;        // ... which its sender has taken back from the program
     std::uint16_t header_bytes = 0;  // ... of the program's header, which `length` leaves out
     Rts rts{};

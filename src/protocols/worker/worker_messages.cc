@@ -116,6 +116,8 @@ ucs_status_t on_am_slowly(WorkerCore& worker, const Came& came) {
         return on_am_slowly(worker, came);
     AmCall call = am_call(worker, *ep, word, came.data + sizeof header, length - word.header_bytes);
     call_am(worker, *handler, call);
+    if (call.kept != nullptr) [[unlikely]]
+        worker.ams().end(call);
     return UCS_OK;
 }
 

@@ -108,10 +108,11 @@ class MsgAm : public PairTest {
     /// ... as a program that asks for nothing does, again until it may.
     void send_plainly(Node& from, Node& to, const Bytes& header, const Bytes& data,
                       unsigned id = kAmId) {
+        const Bytes& stays = plain_.emplace_back(data);
         tw_status_t status = TW_ERR_NO_RESOURCE;
         run_until([&] {
-            status = tw_am_send(from.to(to), id, header.data(), header.size(), data.data(),
-                                data.size(), nullptr, nullptr);
+            status = tw_am_send(from.to(to), id, header.data(), header.size(), stays.data(),
+                                stays.size(), nullptr, nullptr);
             return status != TW_ERR_NO_RESOURCE;
         });
         EXPECT_GE(status, TW_OK);
@@ -121,6 +122,9 @@ class MsgAm : public PairTest {
     }
     Node& from() { return node(0); }
     Node& to() { return node(1); }
+
+  private:
+    std::deque<Bytes> plain_;  // until the worker has gone
 };
 
 }  // namespace tagwire::test

@@ -150,6 +150,45 @@ TEST_F(MsgAm, what_a_handler_keeps_stays_until_it_is_released) {
     EXPECT_TRUE(keeps_nothing(to()));
 }
 
+TEST_F(MsgAm, header_and_data_are_there_until_the_handler_returns_whatever_it_does) {
+    for (const bool keeps : {false, true}) {
+        for (const bool receives : {false, true}) {
+            AmInbox inbox(to(), kAmId, keeps ? Act::kKeep : Act::kUse);
+            std::deque<Bytes> received;
+            int got = 0;
+            inbox.also = [&](const tw_am_t& am) {
+                const tw_op_t how = op(&got);
+                Bytes& buffer = received.emplace_back(am.length);
+                const bool has_name = am.message != nullptr;
+                EXPECT_EQ(has_name && !receives ? tw_am_release(am.worker, am.message) : TW_OK,
+                          TW_OK);
+                if (has_name && receives) {
+                    EXPECT_EQ(tw_am_recv(am.worker, am.message, buffer.data(), buffer.size(), &how,
+                                         nullptr),
+                              TW_INPROGRESS);
+                }
+                const AmInbox::Message& seen = inbox.seen.back();
+                EXPECT_TRUE(std::equal(seen.header.begin(), seen.header.end(),
+                                       static_cast<const std::byte*>(am.header)));
+                EXPECT_TRUE(am.data == nullptr ||
+                            std::equal(seen.data.begin(), seen.data.end(),
+                                       static_cast<const std::byte*>(am.data)));
+            };
+            for (const std::size_t length : kAmKinds) {
+                const Bytes data = pattern(length, length);
+                int sent = 0;
+                begin(from(), to(), pattern(77, 1), data, &sent);
+                EXPECT_EQ(end_of(from(), &sent).status, TW_OK);
+                run_until([&] { return received.size() == inbox.seen.size(); });
+            }
+            run_until([&] { return inbox.seen.size() == std::size(kAmKinds); });
+            run_some();
+            EXPECT_TRUE(keeps_nothing(to()));
+            to().done.clear();
+        }
+    }
+}
+
 TEST_F(MsgAm, a_message_is_received_later_into_a_buffer_of_the_program_once) {
     AmInbox inbox(to(), kAmId, Act::kKeep);
     for (const std::size_t length : kAmKinds) {

@@ -112,6 +112,89 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     tw_context_destroy(context);
 }
 
+/// The handler of id 1 keeps everything.
+struct KeptAms {
+    explicit KeptAms(const Node& at) {
+        EXPECT_EQ(tw_am_register(at.worker(), 1, &KeptAms::take, this), TW_OK);
+    }
+    KeptAms(const KeptAms&) = delete;
+    KeptAms& operator=(const KeptAms&) = delete;
+    static void take(void* arg, tw_am_t* am) {
+        auto& all = static_cast<KeptAms*>(arg)->messages;
+        tw_message_h message = nullptr;
+        EXPECT_EQ(tw_am_keep(am, &message), TW_OK);
+        all.push_back({message, (am->flags & TW_AM_RNDV) != 0, am->length});
+    }
+
+    struct Kept {
+        tw_message_h message;
+        bool is_rndv;
+        std::size_t length;
+    };
+    std::vector<Kept> messages;
+};
+constexpr std::size_t kAmLengths[] = {10, 5000, 20000, kLong};
+
+[[noreturn]] void be_am_victim(int to_parent, int from_parent, const char* transports) {
+    DoomedNode doomed(to_parent, from_parent, transports);
+    const KeptAms kept(doomed.node());
+    const Bytes data = pattern(kLong, 1);
+    for (const std::size_t length : kAmLengths)
+        tw_am_send(doomed.ep(), 1, "head", 4, data.data(), length, nullptr, nullptr);
+    for (;;)
+        doomed.node().progress();
+}
+
+TEST_F(MsgKill, active_messages_of_a_killed_peer_stay_and_those_to_it_end) {
+    TW_SKIP_FORK_BESIDE_THREADS();
+    const Victim victim(
+        [](int to_parent, int from_parent) { be_am_victim(to_parent, from_parent, transports()); });
+    tw_context_params_t params{};
+    params.transports = transports();
+    tw_context_h context = nullptr;
+    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
+    {
+        Node node(context);
+        KeptAms kept(node);
+        const Bytes theirs = victim.start(node.address());
+        const tw_ep_params_t ep_params{
+            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
+        tw_ep_h ep = nullptr;
+        ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
+        const Bytes data = pattern(kLong, 1);
+        tw_op_t how{};
+        how.flags = TW_OP_COMPLETION | TW_OP_DELIVERY_COMPLETE;
+        ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), 10, &how, nullptr), TW_INPROGRESS);
+        while (kept.messages.size() < std::size(kAmLengths) || node.done.empty())
+            node.progress();
+        EXPECT_EQ(node.done[0].status, TW_OK) << "its handler has returned";
+        node.done.clear();
+        // The victim keeps the first, which is never received; the second waits for its end.
+        ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), kLong, &how, nullptr), TW_INPROGRESS);
+        how.flags |= TW_OP_FENCE;
+        ASSERT_EQ(tw_am_send(ep, 1, "h", 1, data.data(), 10, &how, nullptr), TW_INPROGRESS);
+        for (int i = 0; i < 1000; ++i)
+            node.progress();
+        EXPECT_TRUE(node.done.empty());
+        victim.kill();
+        while (node.failures.empty() || node.done.size() < 2)
+            node.progress();
+        EXPECT_EQ(node.done.size(), 2U);
+        for (const tw_completion_t& done : node.done)
+            EXPECT_LT(done.status, TW_OK);
+        for (const KeptAms::Kept& message : kept.messages) {
+            Bytes received(message.length);
+            EXPECT_EQ(tw_am_recv(node.worker(), message.message, received.data(), message.length,
+                                 nullptr, nullptr),
+                      message.is_rndv ? TW_ERR_CONNECTION_RESET : TW_OK);
+            EXPECT_TRUE(message.is_rndv || received == pattern(message.length, 1));
+        }
+        EXPECT_NE(node.description().find("unexpected: 0 messages in 0 bytes"), std::string::npos);
+        EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
+    }
+    tw_context_destroy(context);
+}
+
 TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
     TW_SKIP_FORK_BESIDE_THREADS();
     for (const bool sleeps : {false, true}) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocols/index/id_table.hpp"
+#include "protocols/wire/am_header.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/wire/rndv_messages.hpp"
@@ -274,6 +275,36 @@ TEST(MsgIdTable, a_number_does_not_come_round_soon) {
         table.remove(id);
     }
     EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(Wire, an_active_message_has_its_header_behind_the_announced_fields) {
+    const Header header{1, kAckDelivery | kMoreParts, AmWord::encode(65535, 3)};
+    const Bytes bytes = bytes_of(std::uint64_t{9}, std::uint64_t{6}, std::uint32_t{0x04030201});
+    AmBody body;
+    ASSERT_TRUE(decode(header, bytes, &body));
+    EXPECT_EQ(body.word.id, 65535);
+    EXPECT_EQ(body.eager.send_id, 9U);
+    EXPECT_EQ(body.eager.length, 6U);
+    EXPECT_EQ(body.header.size(), 3U);
+    EXPECT_EQ(body.header.data(), bytes.data() + 16);
+    for (std::size_t length = 0; length < 19; ++length)
+        EXPECT_FALSE(decode(header, WireBytes(bytes).first(length), &body)) << length;
+    EXPECT_FALSE(decode(header, bytes + 2, &body)) << "all of it is here";
+}
+
+TEST(Wire, a_request_of_an_active_message_has_one_length) {
+    const Header header{1, 0, AmWord::encode(2, 5)};
+    Bytes bytes(5, std::byte{7});
+    for (const std::byte byte : bytes_of(Rts{100, 200, 3, 1, 0, {}}, KeyHead{0, 4}, 0x01020304))
+        bytes.push_back(byte);
+    AmRtsBody body;
+    ASSERT_TRUE(decode(header, bytes, &body));
+    EXPECT_EQ(body.header.size(), 5U);
+    EXPECT_EQ(body.rndv.rts.length, 100U);
+    EXPECT_EQ(body.rndv.keys.used, 6U);
+    for (std::size_t length = 0; length < bytes.size(); ++length)
+        EXPECT_FALSE(decode(header, WireBytes(bytes).first(length), &body)) << length;
+    EXPECT_FALSE(decode(header, bytes + 1, &body));
 }
 
 }  // namespace
