@@ -119,12 +119,12 @@ TEST_F(MsgAmImpostor, malformed_messages_are_dropped) {
     for (const std::uint64_t total : {0U, 1U, 600U}) {
         Bytes parts = message(0, {}, proto::kMoreParts);
         append(&parts, total);
-        append_bytes(&parts, data);
+        parts.insert(parts.end(), data.begin(), data.end());
         expect_garbage(AmId::kAm, parts);
     }
     Bytes parts = message(200, {}, proto::kMoreParts);  // the header is not whole in the first part
     append(&parts, std::uint64_t{1000});
-    append_bytes(&parts, pattern(199, 1));
+    parts.resize(parts.size() + 199);
     expect_garbage(AmId::kAm, parts);
     // One that is right gets through.
     send(AmId::kAm, message(100, data));
