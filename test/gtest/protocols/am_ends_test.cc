@@ -131,6 +131,70 @@ TEST_F(MsgAm, a_handler_may_close_by_force) {
     }
 }
 
+/// A handler that receives what is long, keeps every second other message, and counts ends.
+struct Counting {
+    static void take(void* arg, tw_am_t* am) {
+        auto& self = *static_cast<Counting*>(arg);
+        tw_message_h message = nullptr;
+        if ((am->flags & TW_AM_RNDV) != 0) {
+            tw_op_t how{};
+            how.flags = TW_OP_COMPLETION;
+            how.context = &self;
+            how.complete = [](const tw_completion_t* done) {
+                ++static_cast<Counting*>(done->context)->ends;
+            };
+            Bytes& buffer = self.buffers.emplace_back(am->length);
+            EXPECT_EQ(
+                tw_am_recv(am->worker, am->message, buffer.data(), buffer.size(), &how, nullptr),
+                TW_INPROGRESS);
+        } else if (++self.seen % 2 == 0 && tw_am_keep(am, &message) == TW_OK) {
+            self.kept.push_back(message);
+        }
+    }
+
+    std::deque<Bytes> buffers;
+    std::vector<tw_message_h> kept;
+    std::size_t ends = 0, seen = 0;
+};
+
+TEST_F(MsgAm, each_operation_ends_once_in_whatever_phase_an_endpoint_is_closed_by_force) {
+    constexpr int kRounds = 8;
+    constexpr std::size_t kLengths[] = {kShort, kRndv, kParts, 0, kEager, 4 * kRndv};
+    for (int round = 0; round < kRounds; ++round) {
+        destroy_nodes();
+        Counting counting;
+        ASSERT_EQ(tw_am_register(to().worker(), kAmId, &Counting::take, &counting), TW_OK);
+        const bool by_sender = round % 2 == 0;
+        tw_ep_h ep = by_sender ? from().to(to()) : to().to(from());
+        std::deque<Bytes> sent;
+        int mark = 0;
+        for (const std::size_t length : kLengths) {
+            sent.push_back(pattern(length, 1));
+            begin(from(), to(), pattern(40, 1), sent.back(), &mark,
+                  length % 3 == 0 ? TW_OP_DELIVERY_COMPLETE : 0);
+        }
+        for (int step = 0; step < round * round * 4; ++step) {
+            from().progress();
+            to().progress();
+        }
+        ASSERT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        run_until([&] { return from().done.size() >= std::size(kLengths); });
+        run_some();
+        // A transport that is full cannot tell the receiver, which gives up by itself then.
+        tw_ep_h other = nullptr;
+        if (counting.ends < counting.buffers.size() &&
+            tw_ep_create_to(to().worker(), from().id(), nullptr, &other) == TW_OK) {
+            EXPECT_EQ(tw_ep_close(other, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        }
+        run_until([&] { return counting.ends == counting.buffers.size(); });
+        EXPECT_EQ(from().done.size(), std::size(kLengths)) << round;
+        EXPECT_EQ(counting.ends, counting.buffers.size());
+        for (tw_message_h message : counting.kept)
+            EXPECT_EQ(tw_am_release(to().worker(), message), TW_OK);
+        EXPECT_TRUE(keeps_nothing(to())) << to().description();
+    }
+}
+
 TEST_F(MsgAm, a_worker_ends_with_messages_that_its_program_has) {
     AmInbox inbox(to(), kAmId, Act::kKeep);
     std::deque<Bytes> sent;

@@ -204,6 +204,21 @@ TEST_F(MsgWait, completions_that_are_not_polled_end_a_wait) {
     EXPECT_EQ(end_of(a, &mark).status, TW_OK);
 }
 
+TEST_F(MsgWait, an_active_message_ends_a_wait) {
+    Node& a = node(0);
+    unsigned handled = 0;
+    const auto count = [](void* arg, tw_am_t*) { ++*static_cast<unsigned*>(arg); };
+    ASSERT_EQ(tw_am_register(a.worker(), 1, count, &handled), TW_OK);
+    tw_ep_h ep = a.to(a);
+    unsigned sent = 0;
+    for (const tw_wait_mode_t mode : kModes) {
+        calm(a, mode);
+        ASSERT_GE(tw_am_send(ep, 1, nullptr, 0, "x", 1, nullptr, nullptr), TW_OK);
+        for (++sent; handled < sent;)
+            ASSERT_EQ(tw_worker_wait(a.worker(), mode, kPatience), TW_OK);
+    }
+}
+
 TEST_F(MsgWait, a_signal_handler_ends_a_sleep) {
     struct sigaction action {
     }, before{};
