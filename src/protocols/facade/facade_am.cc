@@ -2,6 +2,7 @@
 // The C API: active messages. Arguments are checked here.
 #include "protocols/am/am_fast_path.hpp"
 #include "protocols/api/tw_am.h"
+#include "protocols/eager/receiver.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"

@@ -285,7 +285,7 @@ void RequestTable::release_buffers(Request& request) {
 void RequestTable::release(Request& request) {
     if (request.is_whole) {
         if (request.rma != nullptr)
-            worker_.rma_ops().end(request);
+            worker_.rma_ops.end(request);
         release_buffers(request);
         let_go(request);
     }

@@ -58,7 +58,7 @@ void RmaOps::release_piece(RmaPiece& piece) {
 
 void RmaOps::ended(uct_completion_t* self) {
     auto& piece = *static_cast<RmaPiece*>(self);
-    RmaOps& own = piece.worker->rma_ops();
+    RmaOps& own = piece.worker->rma_ops;
     Request* const request = piece.request;
     if (request == nullptr)
         return own.pieces_.put(&piece);

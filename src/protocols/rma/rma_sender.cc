@@ -114,7 +114,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if (!worker.rma_ops().add(*request, call.what) ||
+    if (!worker.rma_ops.add(*request, call.what) ||
         !requests.set_buffer(*request, call.base, call.length, call.list, call.count,
                              call.op == nullptr ? nullptr : call.op->mem)) {
         requests.release(*request);
@@ -378,7 +378,7 @@ ucs_status_t RmaSender::get_pieces(Request& request, const LaneKey& key) {
     RmaOp& op = *request.rma;
     const std::size_t length = request.buffer.length;
     while (request.offset < length && op.status == UCS_OK) {
-        RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+        RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
         if (piece == nullptr)
             return UCS_ERR_NO_RESOURCE;
         piece->offset = request.offset;
@@ -387,7 +387,7 @@ ucs_status_t RmaSender::get_pieces(Request& request, const LaneKey& key) {
         const ucs_status_t status = uct_ep_get_bcopy(
             ep_.lane(), unpack, piece, bytes, op.address + request.offset, key.bundle.rkey, piece);
         if (status != UCS_INPROGRESS)
-            ep_.worker.rma_ops().release_piece(*piece);
+            ep_.worker.rma_ops.release_piece(*piece);
         if (status != UCS_INPROGRESS && status != UCS_OK)
             return status;
         request.offset += bytes;
@@ -425,7 +425,7 @@ ucs_status_t RmaSender::atomic_by_lane(Request& request, const LaneKey& key) {
         if (status != UCS_ERR_UNSUPPORTED)
             return status;
     }
-    RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+    RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
     if (piece == nullptr)
         return UCS_ERR_NO_RESOURCE;
     const ucs_status_t status = post_atomic(ep_.lane(), op, op.operation, op.operand, op.compare,
@@ -433,7 +433,7 @@ ucs_status_t RmaSender::atomic_by_lane(Request& request, const LaneKey& key) {
     const std::uint64_t value = piece->value;
     if (status == UCS_INPROGRESS)
         return status;
-    ep_.worker.rma_ops().release_piece(*piece);
+    ep_.worker.rma_ops.release_piece(*piece);
     if (status == UCS_OK) {
         store_result(op, value);
         op.is_there = true;
@@ -446,7 +446,7 @@ ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
     RmaOp& op = *request.rma;
     op.is_emulated = true;
     for (unsigned i = 0; i < kTriesMax; ++i) {
-        RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+        RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
         if (piece == nullptr)
             return UCS_ERR_NO_RESOURCE;
         const std::uint64_t wanted = combined(op.operation, op.type, op.compare, op.operand);
@@ -455,7 +455,7 @@ ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
         if (status == UCS_INPROGRESS)
             return status;
         const std::uint64_t value = piece->value;
-        ep_.worker.rma_ops().release_piece(*piece);
+        ep_.worker.rma_ops.release_piece(*piece);
         if (status != UCS_OK)
             return status;
         if (value == op.compare) {
@@ -476,7 +476,7 @@ ucs_status_t RmaSender::acknowledge(Request& request) {
         return op.has_reply ? op.status : UCS_INPROGRESS;
     if (op.is_there || request.buffer.length == 0)
         return UCS_OK;
-    RmaPiece* piece = ep_.worker.rma_ops().make_piece(request);
+    RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
     if (piece == nullptr)
         return UCS_ERR_NO_RESOURCE;
     const unsigned flags = (ep_.rail().attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE) != 0
@@ -484,7 +484,7 @@ ucs_status_t RmaSender::acknowledge(Request& request) {
                                : 0U;
     const ucs_status_t status = uct_ep_flush(ep_.lane(), flags, piece);
     if (status != UCS_INPROGRESS)
-        ep_.worker.rma_ops().release_piece(*piece);
+        ep_.worker.rma_ops.release_piece(*piece);
     return status;
 }
 

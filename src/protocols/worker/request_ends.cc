@@ -33,7 +33,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
     if (request.rma != nullptr)
-        rma_ops_.end(request);
+        rma_ops.end(request);
     if (request.registration != nullptr) {
         uct_md_mem_dereg(context_.domains()[request.registered_in].md,
                          std::exchange(request.registration, nullptr));

@@ -61,7 +61,7 @@ ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params, 
 ucs_status_t Worker::open() {
     ucs_status_t status = requests_.open(options());
     if (status == UCS_OK)
-        status = rma_ops_.open();
+        status = rma_ops.open();
     if (status == UCS_OK)
         status = waiting_.create();
     if (status == UCS_OK)

@@ -67,7 +67,6 @@ class WorkerCore : public tw_worker {
     // ---- Parts
 
     RequestTable& requests() { return requests_; }
-    RmaOps& rma_ops() { return rma_ops_; }
     MatchTable& matches() { return matches_; }
     MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
     /// Endpoints by the ids that their peers name them with.
@@ -146,6 +145,7 @@ class WorkerCore : public tw_worker {
     /// It is of a sender that has no endpoint.
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
 
+    RmaOps rma_ops{*this};
     const bool is_multi;
     /// It is that transmit context of another worker; nullptr: it is a worker of a program.
     TxContext* const own_tx;
@@ -173,7 +173,6 @@ class WorkerCore : public tw_worker {
     MatchTable matches_{*this, options()};
     AmReceiver ams_{*this};
     RequestTable requests_{*this, attention_};
-    RmaOps rma_ops_{*this};
     RequestList draining_;  // of failed endpoints; a device still moves their data
     WorkerCounters counters_;
     PeerTable& peers_;
