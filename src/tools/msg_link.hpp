@@ -74,6 +74,8 @@ class MsgLink {
     tw_context_h context() const { return objects_->context.get(); }
     tw_worker_h worker() const { return worker_; }
     tw_ep_h endpoint() const { return ep_; }
+    /// To the other side; there is none for messages to itself.
+    Channel& channel() const { return *channel_; }
     /// The transport and device that carry the endpoint's messages.
     const std::string& transport() const { return carrier_.transport; }
     const std::string& device() const { return carrier_.device; }
@@ -180,31 +182,6 @@ class Pages {
     };
     std::size_t bytes_;
     std::unique_ptr<std::uint8_t, Free> data_;
-};
-
-/// The handle of pages, for as long as it lives; none for other kinds of memory than kMapped.
-class Mapping {
-  public:
-    Mapping(tw_context_h context, const Pages& pages, MemoryKind memory) : context_(context) {
-        if (memory != MemoryKind::kMapped)
-            return;
-        const tw_status_t status =
-            tw_mem_map(context, pages.data(), pages.bytes(), nullptr, &handle_);
-        if (status != TW_OK)
-            throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
-    }
-    ~Mapping() {
-        if (handle_ != nullptr)
-            tw_mem_unmap(context_, handle_);
-    }
-    Mapping(const Mapping&) = delete;
-    Mapping& operator=(const Mapping&) = delete;
-
-    tw_mem_h handle() const { return handle_; }
-
-  private:
-    tw_context_h context_;
-    tw_mem_h handle_ = nullptr;
 };
 
 }  // namespace tagwire::tools

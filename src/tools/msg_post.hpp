@@ -22,6 +22,7 @@
 #include "tools/failure.hpp"
 #include "tools/huge_allocator.hpp"
 #include "tools/msg_link.hpp"
+#include "tools/msg_memory.hpp"
 #include "tools/pattern.hpp"
 #include "tools/sender.hpp"
 
@@ -35,6 +36,12 @@ void try_until(tw_worker_h worker, Predicate done) {
         tw_worker_progress(worker);
 }
 
+/// The job of a sender whose operations bring bytes back, or have none: there is nothing to fill.
+inline Job without_data(Job job) {
+    job.validate = false;
+    return job;
+}
+
 class MsgSender {
   public:
     MsgSender(MsgLink& link, const Job& job, std::uint64_t stream)
@@ -45,11 +52,11 @@ class MsgSender {
           memory_(job.memory),
           fresh_(job),
           slots_(slots_of(job)),
-          pages_(buffer_bytes(job, slots_.size())),
-          mapping_(link.context(), pages_, job.memory) {
-        op_.mem = mapping_.handle();
+          buffer_(link.context(), job.memory, buffer_bytes(job, slots_.size())) {
+        if (job.memory == MemoryKind::kMapped)
+            op_.mem = buffer_.handle();
         for (std::size_t i = 0; i < slots_.size(); ++i)
-            slots_[i].data = pages_.data() + i * stride_of(job);
+            slots_[i].data = buffer_.data() + i * stride_of(job);
     }
 
     ~MsgSender() {
@@ -66,6 +73,19 @@ class MsgSender {
 
     /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send().
     ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag) {
+        return try_post(sequence, "tw_tag_send",
+                        [this, tag](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
+                            return memory_ == MemoryKind::kList
+                                       ? send_list(data, tag, request)
+                                       : tw_tag_send(link_.endpoint(), data, size_, tag, op,
+                                                     request);
+                        });
+    }
+
+    /// As try_send(), by post(data, op, request), which is the call named `call`. `op` has the
+    /// handle of kMapped data; else it is null, so that the call may take its fast path.
+    template <class Post>
+    ucs_status_t try_post(std::uint64_t sequence, const char* call, Post post) {
         Slot& slot = slots_[next_];
         if (slot.request != nullptr && !has_ended(slot))
             return UCS_ERR_NO_RESOURCE;
@@ -73,16 +93,14 @@ class MsgSender {
             Pattern(stream_, sequence).fill(slot.data, size_);
         fresh_.write(sequence, slot.data);
         const tw_status_t status =
-            memory_ == MemoryKind::kUser
-                ? tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request)
-                : send_otherwise(slot, tag);
+            post(slot.data, op_.mem == nullptr ? nullptr : &op_, &slot.request);
         if (status >= 0) [[likely]] {
             if (++next_ == slots_.size())
                 next_ = 0;
             return UCS_OK;
         }
         if (status != TW_ERR_NO_RESOURCE) [[unlikely]]
-            throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
+            throw Failure(text("%s: %s", call, tw_status_string(status)));
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -94,6 +112,12 @@ class MsgSender {
             link_.wait_until([&] { return slot.request == nullptr || has_ended(slot); });
     }
 
+    /// Whether all that was sent has ended, without progress.
+    bool has_ended() {
+        return std::ranges::all_of(
+            slots_, [this](Slot& slot) { return slot.request == nullptr || has_ended(slot); });
+    }
+
     std::uint64_t errors() const { return errors_; }
 
   private:
@@ -102,12 +126,10 @@ class MsgSender {
         std::uint8_t* data = nullptr;
     };
 
-    tw_status_t send_otherwise(Slot& slot, std::uint64_t tag) {
-        if (memory_ == MemoryKind::kMapped)
-            return tw_tag_send(link_.endpoint(), slot.data, size_, tag, &op_, &slot.request);
+    tw_status_t send_list(std::uint8_t* data, std::uint64_t tag, tw_request_h* request) {
         const std::size_t half = size_ / 2;
-        const tw_iov_t pieces[] = {{slot.data, half}, {slot.data + half, size_ - half}};
-        return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, nullptr, &slot.request);
+        const tw_iov_t pieces[] = {{data, half}, {data + half, size_ - half}};
+        return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, nullptr, request);
     }
 
     bool has_ended(Slot& slot) {
@@ -127,8 +149,7 @@ class MsgSender {
     MemoryKind memory_;
     FreshData fresh_;
     std::vector<Slot> slots_;
-    Pages pages_;
-    Mapping mapping_;
+    MsgMemory buffer_;
     tw_op_t op_{};
     std::size_t next_ = 0;
     std::uint64_t errors_ = 0;
@@ -153,10 +174,9 @@ class MsgReceiver {
         : link_(link),
           options_(options),
           stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
-          pages_(options.size + stride_ * (options.slots - 1)),
-          mapping_(link.context(), pages_, options.memory),
+          buffer_(link.context(), options.memory, options.size + stride_ * (options.slots - 1)),
           slots_(options.slots) {
-        op_.mem = mapping_.handle();
+        op_.mem = buffer_.handle();
         op_.complete = &MsgReceiver::on_complete;
         op_.done = &done_;
         for (Slot& slot : slots_)
@@ -217,7 +237,7 @@ class MsgReceiver {
     /// SYNC received(msg_receiver): pairs with count(). Data and completion of so many are visible.
     std::uint64_t received() const { return received_.load(std::memory_order_acquire); }
     std::uint64_t errors() const { return errors_; }
-    std::uint8_t* data(std::size_t slot) const { return pages_.data() + slot * stride_; }
+    std::uint8_t* data(std::size_t slot) const { return buffer_.data() + slot * stride_; }
 
   private:
     struct Slot {
@@ -262,8 +282,7 @@ class MsgReceiver {
     MsgLink& link_;
     Options options_;
     std::size_t stride_;
-    Pages pages_;
-    Mapping mapping_;
+    MsgMemory buffer_;
     HugeVector<Slot> slots_;
     tw_op_t op_{};
     tw_completion_t done_{};  // of a receive that ended in its call
