@@ -21,7 +21,8 @@ constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWith
 constexpr unsigned kTagged = kWithRndv | kWithUnexpected | kAtLevelMsg;
 constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
                            kWithWait | kWithSleep | kWithValidate | kAtLevelMsg;
-constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
+constexpr unsigned kRma = kBase | kOneSided | kAtLevelMsg;
+constexpr unsigned kRmaBw = kRma | kWithOp | kWithWindow | kWithThreads;
 
 constexpr TestInfo kTests[] = {
     {TestId::kCacheline, "cacheline", Shape::kFloor, 0,
@@ -40,17 +41,16 @@ constexpr TestInfo kTests[] = {
      "tagged message stream, one tag"},
     {TestId::kTagRate, "tag_rate", Shape::kStream, kMessageBw | kTagged,
      "tagged message stream, each with its own tag and receive"},
-    {TestId::kPutLat, "put_lat", Shape::kPingPong, kBase | kWithOp | kWithData,
+    {TestId::kPutLat, "put_lat", Shape::kPingPong, kRma | kWithOp | kWithData,
      "remote write ping-pong, memory polled"},
     {TestId::kPutBw, "put_bw", Shape::kStream, kRmaBw | kWithData, "remote write stream"},
     {TestId::kPutRate, "put_rate", Shape::kStream, kRmaBw | kWithData,
      "remote write stream, as put_bw, for the rate of small writes"},
-    {TestId::kGetLat, "get_lat", Shape::kFetch, kBase | kWithOp, "one remote read after the other"},
+    {TestId::kGetLat, "get_lat", Shape::kFetch, kRma | kWithOp, "one remote read after the other"},
     {TestId::kGetBw, "get_bw", Shape::kStream, kRmaBw, "remote read stream"},
-    {TestId::kAddLat, "add_lat", Shape::kPingPong, kBase, "atomic add ping-pong, memory polled"},
-    {TestId::kFaddLat, "fadd_lat", Shape::kFetch, kBase,
-     "one atomic fetch-and-add after the other"},
-    {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kBase,
+    {TestId::kAddLat, "add_lat", Shape::kPingPong, kRma, "atomic add ping-pong, memory polled"},
+    {TestId::kFaddLat, "fadd_lat", Shape::kFetch, kRma, "one atomic fetch-and-add after the other"},
+    {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kRma,
      "one atomic compare-and-swap after the other"},
     {TestId::kMatch, "match", Shape::kPingPong,
      (kMessageLat & ~unsigned{kWithPeers | kWithData}) | kWithRndv | kWithDepth | kAtLevelMsg,

@@ -81,6 +81,7 @@ enum OptionBit : unsigned {
     kAtLevelMsg = 1U << 15,
     kOnlyAtLevelMsg = 1U << 16,  // which is the default then
     kWithData = 1U << 17,
+    kOneSided = 1U << 18,  // on memory of the other side
 };
 
 struct TestInfo {

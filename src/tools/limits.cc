@@ -107,10 +107,12 @@ bool has_atomic(TestId test, std::uint64_t size, const uct_iface_attr_t& attr) {
     }
 }
 
+constexpr const char* kAtomicSizes = "an atomic operation works on 4 or 8 bytes";
+
 std::optional<Op> choose_atomic(TestId test, std::uint64_t size, const uct_iface_attr_t& attr,
                                 std::string* why) {
     if (size != 4 && size != 8) {
-        *why = "an atomic operation works on 4 or 8 bytes";
+        *why = kAtomicSizes;
     } else if (!has_atomic(test, size, attr)) {
         *why = text(
             "this transport has no such %u-bit atomic operation (see atomic%u and "
@@ -194,6 +196,15 @@ std::optional<Op> choose_op(TestId test, const Wanted& wanted, std::uint64_t siz
     if (why->empty())
         *why = describe_ranges(test, wanted, attr);
     return std::nullopt;
+}
+
+std::string refusal_at_level_msg(TestId test, std::uint64_t size) {
+    const Family family = family_of(test);
+    if (family == Family::kAtomic && size != 4 && size != 8)
+        return kAtomicSizes;
+    if (family == Family::kPut && size == 0)
+        return "the target sees a put by its last byte, so there must be one";
+    return "";
 }
 
 }  // namespace tagwire::tools

@@ -42,4 +42,7 @@ std::string missing_capability(TestId test, const Wanted& wanted, const uct_ifac
 std::optional<Op> choose_op(TestId test, const Wanted& wanted, std::uint64_t size,
                             const uct_iface_attr_t& attr, std::string* why);
 
+/// Why the test cannot have this size at level msg, over any transport. Empty when it can.
+std::string refusal_at_level_msg(TestId test, std::uint64_t size);
+
 }  // namespace tagwire::tools

@@ -218,9 +218,11 @@ std::unique_ptr<Test> make_put_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_get_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_atomic_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_test(Link& link, const Job& job);
-/// The tag tests and `match` at level msg.
+/// All tests at level msg, and some of them.
 std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job);
 std::unique_ptr<Test> make_msg_unexpected_test(MsgLink& link, const Job& job);
+std::unique_ptr<Test> make_msg_rma_test(MsgLink& link, const Job& job);
+std::unique_ptr<Test> make_msg_atomic_test(MsgLink& link, const Job& job);
 
 /// Tells both directions and the tests apart in the bytes of validated messages.
 inline std::uint64_t stream_from(Side side, const Job& job) {

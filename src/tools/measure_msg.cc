@@ -267,6 +267,8 @@ std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
                 return make_msg_unexpected_test(link, job);
             return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         default:
+            if ((test_info(job.test).options & kOneSided) != 0)
+                return make_msg_rma_test(link, job);
             throw Failure(text("%s is not a test of level msg", test_info(job.test).name));
     }
 }

@@ -100,8 +100,8 @@ void add_perf(CLI::App* app, PerfLine* line) {
     perf->add_flag("--list", line->lists, "Print the tests, one a line");
     perf->add_option(
             "--level", arguments->level,
-            "Layer: uct, the transport itself (default); msg, the messaging layer (tag tests and "
-            "match)")
+            "Layer: uct, the transport itself (default); msg, the messaging layer (tag, match, "
+            "put, get and atomic tests)")
         ->type_name("LEVEL");
     perf->add_option("--tl", arguments->transport,
                      "Transport, with or without a device: sm, rc, rc:mlx5_0:1 or auto (default "
@@ -115,8 +115,9 @@ void add_perf(CLI::App* app, PerfLine* line) {
         ->type_name("OP");
     perf->add_option(
             "--memory", arguments->memory,
-            "user: ordinary memory, registered (default); alloc: from the memory domain; at "
-            "level msg mapped: with a handle; list: sent as a list of two pieces")
+            "user: ordinary memory, registered (default); alloc: from the memory domain, at level "
+            "msg from tw_mem_alloc() (put, get and atomic tests); at level msg also mapped: with "
+            "a handle; list: sent as a list of two pieces (tag tests)")
         ->type_name("KIND");
     perf->add_option("--data", arguments->data,
                      "kept: every message has the same bytes, written once (default); fresh: the "

@@ -57,7 +57,14 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const Driver&
     job.size = size.bytes;
     if (plan.setup.level == Level::kMsg) {
         job.op = Op::kAuto;
-        return job;
+        const std::string why = refusal_at_level_msg(job.test, size.bytes);
+        if (why.empty())
+            return job;
+        if (!size.from_range)
+            refuse(plan, size, why);
+        left_out->sizes.push_back(size.bytes);
+        left_out->why = why;
+        return std::nullopt;
     }
     const uct_iface_attr_t& attr = driver.link().attr();
     std::string why;
@@ -193,7 +200,8 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
         Result result = result_for(plan, *job, cpus);
         accept(*job, driver.run(*job, [&](double share) { progress.show(what, share); }), &result);
         add_carrier(plan, driver, &result);
-        if (plan.setup.level == Level::kMsg)
+        // One-sided operations have no protocols to choose from.
+        if (plan.setup.level == Level::kMsg && (plan.test->options & kOneSided) == 0)
             add_protocol(driver.msg_link(), *job, &result);
         result.op = (plan.test->options & kWithOp) != 0
                         ? std::optional<std::string>(name_of(job->op))

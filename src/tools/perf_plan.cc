@@ -50,7 +50,8 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
                 text("%s has no meaning for %s (%s)", option.name, test.name, test.doc));
         }
     }
-    if (arguments.level == "msg") {
+    const bool is_one_sided = (test.options & kOneSided) != 0;
+    if (arguments.level == "msg" && !is_one_sided) {
         if (arguments.unexpected && test.id != TestId::kMatch) {
             throw UsageError(
                 text("--unexpected: %s at level msg posts its receives ahead; match takes its "
@@ -69,7 +70,8 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
     }
 }
 
-/// Level msg has the tests of tagged messages, and chooses the operation itself.
+/// Level msg has the tests of tagged messages and of one-sided operations. It chooses the kind of
+/// operation itself.
 void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
     std::string names;
     for (const TestInfo& one : all_tests())
@@ -81,10 +83,16 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
             "--op %s: at level msg the layer chooses by size and transport; only auto is possible",
             arguments.op->c_str()));
     }
-    if (arguments.memory == "alloc") {
+    const bool is_one_sided = (test.options & kOneSided) != 0;
+    if (arguments.memory == "alloc" && !is_one_sided) {
         throw UsageError(
             "--memory alloc: the messaging layer allocates no memory for messages; user, mapped "
             "or list at level msg");
+    }
+    if (arguments.threads && is_one_sided) {
+        throw UsageError(
+            text("--threads: at level msg threads send tagged messages; %s has one thread there",
+                 test.name));
     }
     if (arguments.peers.value_or(1) > kMsgPeersMax && test.shape != Shape::kMany) {
         throw UsageError(text("--peers takes a number from 1 to %llu at level msg",
@@ -224,13 +232,20 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
                                                 {"alloc", MemoryKind::kAlloc}};
     constexpr Choice<MemoryKind> kMessageMemories[] = {
         {"user", MemoryKind::kUser}, {"mapped", MemoryKind::kMapped}, {"list", MemoryKind::kList}};
+    constexpr Choice<MemoryKind> kOneSidedMemories[] = {{"user", MemoryKind::kUser},
+                                                        {"mapped", MemoryKind::kMapped},
+                                                        {"alloc", MemoryKind::kAlloc}};
     constexpr Choice<DataKind> kData[] = {{"kept", DataKind::kKept}, {"fresh", DataKind::kFresh}};
     Job& job = plan->job;
     job.test = test.id;
     plan->op = parse_op(arguments.op.value_or("auto"), test);
     const std::string memory = arguments.memory.value_or("user");
-    job.memory = plan->setup.level == Level::kMsg ? choose("--memory", memory, kMessageMemories)
-                                                  : choose("--memory", memory, kMemories);
+    if (plan->setup.level == Level::kUct)
+        job.memory = choose("--memory", memory, kMemories);
+    else if ((test.options & kOneSided) != 0)
+        job.memory = choose("--memory", memory, kOneSidedMemories);
+    else
+        job.memory = choose("--memory", memory, kMessageMemories);
     job.data = choose("--data", arguments.data.value_or("kept"), kData);
     const bool windowed = (test.options & kWithWindow) != 0;
     job.window =

@@ -67,12 +67,39 @@ TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
     for (const char* test : {"tag_lat", "tag_bw", "tag_rate", "match"})
         EXPECT_EQ(refusal(at_level_msg(test)), "accepted") << test;
     EXPECT_EQ(refusal(at_level_msg("am_lat")),
-              "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match "
-              "match_wild many_to_one all_to_all");
+              "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate put_lat put_bw "
+              "put_rate get_lat get_bw add_lat fadd_lat cswap_lat match match_wild many_to_one "
+              "all_to_all");
     PerfArguments arguments = at_level_msg("tag_lat");
     arguments.transport = "sm,rc:vhca0:1";
     EXPECT_EQ(make_plan(arguments).setup.transport, "sm,rc:vhca0:1");
     EXPECT_EQ(make_plan(arguments).setup.level, Level::kMsg);
+}
+
+TEST(Plan, level_msg_has_the_tests_of_one_sided_operations) {
+    for (const char* test : {"put_lat", "put_bw", "put_rate", "get_lat", "get_bw", "add_lat",
+                             "fadd_lat", "cswap_lat"}) {
+        PerfArguments arguments = at_level_msg(test);
+        EXPECT_EQ(make_plan(arguments).job.memory, MemoryKind::kUser) << test;
+        arguments.memory = "alloc";
+        EXPECT_EQ(make_plan(arguments).job.memory, MemoryKind::kAlloc) << test;
+        arguments.memory = "mapped";
+        EXPECT_EQ(make_plan(arguments).job.memory, MemoryKind::kMapped) << test;
+        arguments.memory = "list";
+        EXPECT_EQ(refusal(arguments),
+                  "--memory: 'list' is not available; available: user mapped alloc");
+        arguments = at_level_msg(test);
+        arguments.unexpected = true;
+        EXPECT_NE(refusal(arguments).find("--unexpected has no meaning"), std::string::npos);
+    }
+    PerfArguments arguments = at_level_msg("put_rate");
+    arguments.threads = 2;
+    EXPECT_EQ(refusal(arguments),
+              "--threads: at level msg threads send tagged messages; put_rate has one thread "
+              "there");
+    arguments = at_level_msg("put_lat");
+    arguments.op = "zcopy";
+    EXPECT_NE(refusal(arguments).find("--op zcopy: at level msg"), std::string::npos);
 }
 
 TEST(Plan, threads_at_level_msg_share_a_context_or_a_worker) {
@@ -123,10 +150,8 @@ TEST(Plan, sharing_is_refused_where_there_is_nothing_to_share) {
     arguments.server = true;
     arguments.between = true;
     EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
-    for (const char* test : {"am_rate", "put_rate"}) {
-        EXPECT_NE(refusal(at_level_msg(test)).find(text("--level msg has no %s", test)),
-                  std::string::npos);
-    }
+    EXPECT_NE(refusal(at_level_msg("am_rate")).find("--level msg has no am_rate"),
+              std::string::npos);
 }
 
 TEST(Plan, transmit_contexts_are_those_of_a_worker_that_threads_share) {
@@ -491,6 +516,20 @@ TEST(Limits, atomics_work_on_words) {
     EXPECT_EQ(choose_op(TestId::kCswapLat, Op::kAuto, 8, attr, &why), std::nullopt);
     EXPECT_EQ(choose_op(TestId::kAddLat, Op::kAuto, 16, attr, &why), std::nullopt);
     EXPECT_EQ(why, "an atomic operation works on 4 or 8 bytes");
+}
+
+TEST(Limits, one_sided_operations_of_level_msg_have_sizes_that_can_be_seen) {
+    for (const TestId test : {TestId::kPutLat, TestId::kPutBw, TestId::kPutRate}) {
+        EXPECT_NE(refusal_at_level_msg(test, 0), "");
+        EXPECT_EQ(refusal_at_level_msg(test, 1), "");
+    }
+    for (const TestId test : {TestId::kAddLat, TestId::kFaddLat, TestId::kCswapLat}) {
+        EXPECT_EQ(refusal_at_level_msg(test, 4), "");
+        EXPECT_EQ(refusal_at_level_msg(test, 8), "");
+        EXPECT_EQ(refusal_at_level_msg(test, 16), "an atomic operation works on 4 or 8 bytes");
+    }
+    EXPECT_EQ(refusal_at_level_msg(TestId::kGetLat, 0), "");
+    EXPECT_EQ(refusal_at_level_msg(TestId::kTagLat, 0), "");
 }
 
 }  // namespace

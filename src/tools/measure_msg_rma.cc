@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// put_lat, put_bw, put_rate, get_lat and get_bw at level msg: as measure_put.cc and measure_get.cc,
+// through the one-sided operations of the messaging layer. The owner of the memory makes progress
+// meanwhile, which some transports need.
+#include <cstring>
+#include <memory>
+
+#include "tools/limits.hpp"
+#include "tools/loops.hpp"
+#include "tools/msg_inbox.hpp"
+#include "tools/msg_post.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+class MsgPutLatPort {
+  public:
+    using Connection = MsgLink;
+
+    MsgPutLatPort(MsgLink& link, const Job& job)
+        : link_(link),
+          validate_(job.validate),
+          sender_(link, job, stream_from(link.side(), job)),
+          inbox_(link, job.memory, job.size),
+          size_(job.size),
+          stream_(stream_from(other(link.side()), job)),
+          marker_bytes_(job.size >= sizeof(std::uint64_t) ? sizeof(std::uint64_t) : 1),
+          marker_offset_(job.size - marker_bytes_) {}
+
+    ucs_status_t try_send(std::uint64_t sequence) {
+        return sender_.try_post(
+            sequence, "tw_put",
+            [this, sequence](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
+                const std::uint64_t marker = sequence + 1;
+                std::memcpy(data + marker_offset_, &marker, marker_bytes_);
+                return tw_put(link_.endpoint(), data, size_, inbox_.remote(), inbox_.key(), op,
+                              request);
+            });
+    }
+
+    bool arrived(std::uint64_t sequence) {
+        const std::uint64_t marker = sequence + 1;
+        const bool here = marker_bytes_ == 1 ? inbox_.load<std::uint8_t>(marker_offset_) ==
+                                                   static_cast<std::uint8_t>(marker)
+                                             : inbox_.load<std::uint64_t>(marker_offset_) == marker;
+        if (here && validate_) [[unlikely]]
+            check_bytes(sequence);
+        return here;
+    }
+
+    void prepare_next(std::uint64_t) {}
+    void drain() { sender_.drain(); }
+    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
+    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+
+  private:
+    /// A put promises nothing about the order of its bytes: those before the marker may come a
+    /// little later, maybe by progress of this side.
+    void check_bytes(std::uint64_t sequence) {
+        constexpr unsigned kPatience = 1000000;
+        const Pattern pattern(stream_, sequence);
+        ++validated_;
+        for (unsigned i = 0; i < kPatience; ++i) {
+            if (pattern.matches(inbox_.data(), marker_offset_))
+                return;
+            link_.progress();
+        }
+        ++errors_;
+    }
+
+    MsgLink& link_;
+    bool validate_;
+    MsgSender sender_;
+    MsgInbox inbox_;
+    std::size_t size_;
+    std::uint64_t stream_;
+    std::size_t marker_bytes_;
+    std::size_t marker_offset_;
+    std::uint64_t validated_ = 0;
+    std::uint64_t errors_ = 0;
+};
+
+/// After its last message the sender writes the peer's control word behind a fence; the peer
+/// answers with the sender's.
+class MsgPutBwPort {
+  public:
+    using Connection = MsgLink;
+    static constexpr bool kReceives = true;
+
+    MsgPutBwPort(MsgLink& link, const Job& job)
+        : link_(link),
+          job_(job),
+          slots_(slots_of(job)),
+          sender_(link, job, stream_from(link.side(), job)),
+          inbox_(link, job.memory, buffer_bytes(job, slots_)) {}
+
+    ucs_status_t try_send(std::uint64_t sequence) {
+        const std::uint64_t address = inbox_.remote() + (sequence % slots_) * stride_of(job_);
+        return sender_.try_post(
+            sequence, "tw_put",
+            [this, address](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
+                return tw_put(link_.endpoint(), data, job_.size, address, inbox_.key(), op,
+                              request);
+            });
+    }
+
+    ucs_status_t try_finish(std::uint64_t end) { return inbox_.try_put_control(end); }
+    bool received_all(std::uint64_t end) const { return inbox_.control() >= end; }
+
+    ucs_status_t try_ack(std::uint64_t end) {
+        if (job_.validate && checked_ < end)
+            check_slots(end);
+        return inbox_.try_put_control(end);
+    }
+
+    bool acked(std::uint64_t end) const { return inbox_.control() >= end; }
+    void drain() { sender_.drain(); }
+    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+
+  private:
+    /// Every slot holds the last message that went there.
+    void check_slots(std::uint64_t end) {
+        const std::uint64_t stream = stream_from(Side::kDriver, job_);
+        for (std::uint64_t sequence = end > slots_ ? end - slots_ : 0; sequence < end; ++sequence) {
+            const std::uint8_t* data = inbox_.data() + (sequence % slots_) * stride_of(job_);
+            errors_ += Pattern(stream, sequence).matches(data, job_.size) ? 0 : 1;
+            ++validated_;
+        }
+        checked_ = end;
+    }
+
+    MsgLink& link_;
+    const Job job_;
+    std::size_t slots_;
+    MsgSender sender_;
+    MsgInbox inbox_;
+    std::uint64_t checked_ = 0;
+    std::uint64_t validated_ = 0;
+    std::uint64_t errors_ = 0;
+};
+
+class MsgGetPort {
+  public:
+    using Connection = MsgLink;
+    static constexpr bool kReceives = false;
+
+    MsgGetPort(MsgLink& link, const Job& job)
+        : link_(link),
+          job_(job),
+          stream_(stream_from(Side::kPeer, job)),
+          sender_(link, one_by_one(job), 0),
+          inbox_(link, job.memory, job.size) {
+        if (job.validate)
+            Pattern(stream_, 0).fill(inbox_.data(), job.size);
+    }
+
+    ucs_status_t try_send(std::uint64_t sequence) {
+        if (unchecked_ != nullptr && !try_check()) [[unlikely]]
+            return UCS_ERR_NO_RESOURCE;
+        return sender_.try_post(
+            sequence, "tw_get",
+            [this](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
+                const tw_status_t status = tw_get(link_.endpoint(), data, job_.size,
+                                                  inbox_.remote(), inbox_.key(), op, request);
+                unchecked_ = job_.validate && status >= 0 ? data : nullptr;
+                return status;
+            });
+    }
+
+    void drain() {
+        sender_.drain();
+        if (unchecked_ != nullptr) [[unlikely]]
+            try_check();
+    }
+
+    ucs_status_t try_finish(std::uint64_t) {
+        return sender_.has_ended() ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    }
+
+    bool acked(std::uint64_t) const { return true; }
+    bool received_all(std::uint64_t) const { return true; }
+    ucs_status_t try_ack(std::uint64_t) { return UCS_OK; }
+    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+
+  private:
+    /// Validated gets follow each other, so that each finds its bytes as it left them.
+    static Job one_by_one(const Job& job) {
+        Job plain = without_data(job);
+        plain.window = job.validate ? 1 : job.window;
+        return plain;
+    }
+
+    bool try_check() {
+        if (!sender_.has_ended())
+            return false;
+        errors_ += Pattern(stream_, 0).matches(unchecked_, job_.size) ? 0 : 1;
+        ++validated_;
+        std::memset(unchecked_, 0, job_.size);  // so that the next one cannot pass with these bytes
+        unchecked_ = nullptr;
+        return true;
+    }
+
+    MsgLink& link_;
+    const Job job_;
+    std::uint64_t stream_;
+    MsgSender sender_;
+    MsgInbox inbox_;
+    std::uint8_t* unchecked_ = nullptr;  // the bytes of the last get
+    std::uint64_t validated_ = 0;
+    std::uint64_t errors_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Test> make_msg_rma_test(MsgLink& link, const Job& job) {
+    if (const std::string why = refusal_at_level_msg(job.test, job.size); !why.empty())
+        throw Failure(why);
+    switch (job.test) {
+        case TestId::kPutLat:
+            return std::make_unique<PingPong<MsgPutLatPort>>(link, job);
+        case TestId::kPutBw:
+        case TestId::kPutRate:
+            return std::make_unique<Stream<MsgPutBwPort>>(link, job);
+        case TestId::kGetLat:
+            return std::make_unique<Fetch<MsgGetPort>>(link, job);
+        case TestId::kGetBw:
+            return std::make_unique<Stream<MsgGetPort>>(link, job);
+        default:
+            return make_msg_atomic_test(link, job);
+    }
+}
+
+}  // namespace tagwire::tools
