@@ -35,8 +35,10 @@ class ScriptedPeer {
     void greet(Input& input);
     /// One message, of a kind and with values that the input chooses.
     void strike(Input& input);
+    /// What it may say to be. The victim believes what it has said first, and drops other hellos.
+    static constexpr std::size_t kIdentities = 3;
     /// Says hello for a new connection.
-    void greet_anew();
+    void greet_anew(std::size_t identity);
     /// Says that the last one has ended.
     void reset();
     void progress();

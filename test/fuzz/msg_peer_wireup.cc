@@ -137,10 +137,13 @@ void ScriptedPeer::greet(Input& input) {
     send(proto::AmId::kWireup, wireup(input, 1), input);
 }
 
-void ScriptedPeer::greet_anew() {
-    Input nothing(nullptr, 0);
+void ScriptedPeer::greet_anew(std::size_t identity) {
+    // As hello() reads it: a worker, a transmit context of another one, or one of the victim.
+    constexpr std::uint8_t kChoices[kIdentities] = {0, 32, 32 + 128};
+    const std::uint8_t choices[] = {0, kChoices[identity]};
+    Input input(choices, sizeof choices);
     ++connections_;
-    greet(nothing);
+    greet(input);
 }
 
 void ScriptedPeer::send_wireup(proto::WireupOp op, const Message& behind) {

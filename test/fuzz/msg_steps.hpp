@@ -117,10 +117,12 @@ class Script {
     }
     /// The peer says that its connection has ended, whatever it has said before.
     void end_connection() {
-        peer_.greet_anew();
-        run(kRounds);
-        peer_.reset();
-        run(kRounds);
+        for (std::size_t identity = 0; identity < ScriptedPeer::kIdentities; ++identity) {
+            peer_.greet_anew(identity);
+            run(kRounds);
+            peer_.reset();
+            run(kRounds);
+        }
     }
     void run(int rounds) {
         for (int i = 0; i < rounds; ++i) {
