@@ -100,6 +100,14 @@ void ScriptedPeer::learn(const test::AmMessage& message) {
         require(proto::decode(bytes, &offer));
         learn_number(offer.rtr.send_id);
         learn_number(offer.rtr.receive_id);
+    } else if (am == proto::AmId::kPut) {
+        proto::PutMessage put{};
+        require(proto::decode(bytes, &put));
+        learn_number(put.head.op_id);
+    } else if (am == proto::AmId::kRmaRequest) {
+        proto::RmaRequest request{};
+        require(proto::decode(bytes, &request));
+        learn_number(request.op_id);
     } else if (am == proto::AmId::kAm || am == proto::AmId::kAmRts) {
         learn_of_am(am, bytes);
     } else if (am == proto::AmId::kEager || am == proto::AmId::kRts) {
@@ -249,7 +257,8 @@ ScriptedPeer::Message ScriptedPeer::control(Input& input) {
     constexpr std::int32_t kStatuses[] = {UCS_OK,           1,         UCS_ERR_CANCELED,
                                           UCS_ERR_IO_ERROR, INT32_MIN, INT32_MAX};
     proto::Control control{};
-    control.op = 1U + input.take<std::uint8_t>() % static_cast<unsigned>(proto::ControlOp::kAdvice);
+    control.op =
+        1U + input.take<std::uint8_t>() % static_cast<unsigned>(proto::ControlOp::kRmaReply);
     control.sender = name(input);
     const std::uint32_t id = number(input);
     const auto choice = input.take<std::uint8_t>();
@@ -266,6 +275,74 @@ ScriptedPeer::Message ScriptedPeer::control(Input& input) {
     Message message;
     append(&message, control);
     return message;
+}
+
+// ---- One-sided operations
+
+void ScriptedPeer::learn_key(const std::vector<std::byte>& packed) {
+    proto::MemoryKeyMessage message;
+    require(proto::decode(packed, &message) == nullptr);
+    victims_ = message.key;
+}
+
+std::vector<std::byte> ScriptedPeer::key() {
+    std::vector<std::byte> packed(TW_KEY_BYTES_MAX);
+    packed.resize(proto::MemoryKeyWriter({1U << 20, 0x1000, 1U << 20, TW_ACCESS_ALL, false})
+                      .write(packed.data()));
+    return packed;
+}
+
+/// Mostly memory that it may use, or almost.
+proto::MemoryRange ScriptedPeer::range(Input& input) const {
+    const auto choice = input.take<std::uint8_t>();
+    proto::MemoryRange range{victims_.memory, victims_.address};
+    if (choice >= 240)
+        range.memory += choice;
+    if (choice % 4 == 3)
+        range.address += input.take<std::uint16_t>() - 512U;
+    else
+        range.address += choice % 64 * 4U;
+    return range;
+}
+
+void ScriptedPeer::use_memory(Input& input) {
+    const auto choice = input.take<std::uint8_t>();
+    Message message;
+    switch (choice % 4) {
+        case 0:
+            append(&message,
+                   proto::PutPart{name(input), number(input), range(input), choice >> 2 & 1U, 0});
+            append_data(&message, input);
+            return send(proto::AmId::kPut, message, input);
+        case 1: {
+            proto::RmaRequest request{};
+            request.sender = name(input);
+            request.op_id = number(input);
+            request.at = range(input);
+            request.kind = (choice & 4) != 0 ? proto::RmaKind::kAtomic : proto::RmaKind::kGet;
+            request.length = (choice & 8) != 0 ? length(input) : 8;
+            request.operand = input.take<std::uint64_t>();
+            request.operation = input.take<std::uint8_t>() % 9;
+            request.type = (choice & 16) != 0 ? TW_UINT64 : TW_INT32;
+            if (request.kind == proto::RmaKind::kAtomic && request.type == TW_INT32)
+                request.length = 4;
+            append(&message, request);
+            return send(proto::AmId::kRmaRequest, message, input);
+        }
+        case 2:
+            append(&message, proto::GetData{name(input), number(input),
+                                            (choice & 4) != 0 ? length(input) : 0});
+            append_data(&message, input);
+            return send(proto::AmId::kGetData, message, input);
+        default: {
+            proto::Notice notice{};
+            notice.sender = name(input);
+            notice.kind = proto::RmaKind::kPut;
+            notice.at = range(input);
+            append(&message, notice);
+            return send(proto::AmId::kNotice, message, input);
+        }
+    }
 }
 
 void ScriptedPeer::reset() {
@@ -300,6 +377,8 @@ void ScriptedPeer::strike(Input& input) {
     const auto choice = input.take<std::uint8_t>();
     if (choice >= 248)
         return send(proto::AmId::kAm, as_am(eager(input), input), input);
+    if (choice >= 224 && choice < 240)
+        return use_memory(input);
     if (choice >= 240)
         return send(proto::AmId::kAmRts, as_am(rendezvous(input), input), input);
     switch (1U + choice % kKinds) {

@@ -16,6 +16,8 @@
 #include "protocols/wire/am_header.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
+#include "protocols/wire/memory_key.hpp"
+#include "protocols/wire/rma_messages.hpp"
 #include "protocols/wire/rndv_messages.hpp"
 #include "protocols/wire/wireup_messages.hpp"
 
@@ -33,6 +35,10 @@ class ScriptedPeer {
     void meet(const std::vector<std::byte>& victim);
     /// Says hello, as the input words it.
     void greet(Input& input);
+    /// Memory of the victim's program that has this packed key.
+    void learn_key(const std::vector<std::byte>& packed);
+    /// The key of memory that it says to have.
+    static std::vector<std::byte> key();
     /// One message, of a kind and with values that the input chooses.
     void strike(Input& input);
     /// What it may say to be. The victim believes what it has said first, and drops other hellos.
@@ -59,6 +65,8 @@ class ScriptedPeer {
     Message offer(Input& input, std::uint32_t op);
     Message offer_of(const PeerLane& lane, Input& input, bool has_address) const;
     Message put_offer(Input& input);
+    void use_memory(Input& input);
+    proto::MemoryRange range(Input& input) const;
 
     const Message& rkey(std::uint8_t domain) const;
     void add_key(Message* message, Input& input) const;
@@ -93,6 +101,7 @@ class ScriptedPeer {
     std::unique_ptr<PeerLanes> lanes_;  // of rc
     std::uint32_t name_ = 0;            // how the victim knows us
     std::uint32_t connections_ = 1;
+    proto::MemoryKey victims_;  // memory of the victim's program
     proto::WireupOp offered_as_ = proto::WireupOp::kHello;
     proto::OfferMessage offered_;  // the last that the victim has offered
     std::vector<std::uint32_t> numbers_;

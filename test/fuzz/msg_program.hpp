@@ -17,6 +17,8 @@ namespace tagwire::fuzz {
 
 inline constexpr std::size_t kReceiveBytes = 3000;
 inline constexpr std::size_t kLongReceiveBytes = 20000;
+inline constexpr std::size_t kSharedBytes = 256;
+inline constexpr std::size_t kAroundBytes = 64;  // nobody may write there
 inline constexpr std::size_t kSendBytes[] = {0, 8, 80, 500, 9000, 70000};
 
 /// An operation of a program. Its buffer stays for as long as the victim.
@@ -62,10 +64,30 @@ class Program {
         require(tw_worker_create(context, &params, &worker_) == TW_OK);
         for (const unsigned id : {kDrops, kKeeps, kReceives})
             require(tw_am_register(worker_, id, &Program::handle, this) == TW_OK);
+        require(tw_mem_map(context, shared(), kSharedBytes, nullptr, &mem_) == TW_OK);
+        context_ = context;
     }
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
-    ~Program() { tw_worker_destroy(worker_); }
+    ~Program() {
+        tw_key_free(key_);
+        tw_worker_destroy(worker_);
+        require(tw_mem_unmap(context_, mem_) == TW_OK);
+        for (std::size_t i = 0; i < kAroundBytes; ++i)
+            require(memory_[i] == std::byte{0} &&
+                    memory_[kAroundBytes + kSharedBytes + i] == std::byte{0});
+    }
+
+    /// The packed key of memory that the peer may use.
+    std::vector<std::byte> key() const {
+        std::vector<std::byte> packed(TW_KEY_BYTES_MAX);
+        std::size_t length = packed.size();
+        require(tw_mem_pack(mem_, packed.data(), &length) == TW_OK);
+        packed.resize(length);
+        return packed;
+    }
+    /// The key of memory that the peer says to have.
+    void use_key(std::vector<std::byte> packed) { peer_key_ = std::move(packed); }
 
     std::vector<std::byte> address() const {
         std::vector<std::byte> bytes(TW_ADDRESS_BYTES_MAX);
@@ -160,10 +182,51 @@ class Program {
         receive_am(message);
     }
 
+    /// A put, a get or an atomic on memory that the peer says to have.
+    void use_memory(std::uint8_t choice) {
+        if (key_ == nullptr || key_ep_ != ep_) {
+            tw_key_free(std::exchange(key_, nullptr));
+            if (tw_key_unpack(ep_, peer_key_.data(), peer_key_.size(), &key_) != TW_OK)
+                return;
+            key_ep_ = ep_;
+        }
+        tw_key_attr_t attr{};
+        require(tw_key_query(key_, &attr) == TW_OK);
+        Operation& operation = add(choice % 2 == 0 ? 24 : 2500);
+        tw_op_t op = op_of(operation);
+        operation.is_pending = true;  // it may end before the call returns
+        const std::size_t length = operation.buffer.size();
+        tw_status_t status = TW_OK;
+        switch (choice % 4) {
+            case 0:
+                op.flags |= choice % 8 == 0 ? unsigned{TW_OP_IMM} : 0U;
+                status = tw_put(ep_, operation.buffer.data(), length, attr.address, key_, &op,
+                                &operation.request);
+                break;
+            case 1:
+                status = tw_get(ep_, operation.buffer.data(), length, attr.address, key_, &op,
+                                &operation.request);
+                break;
+            case 2:
+                status = tw_atomic_fetch(ep_, TW_ATOMIC_ADD, TW_UINT64, operation.buffer.data(),
+                                         operation.buffer.data() + 8, attr.address, key_, &op,
+                                         &operation.request);
+                break;
+            default:
+                op.flags |= TW_OP_DELIVERY_COMPLETE;
+                status = tw_put(ep_, operation.buffer.data(), length, attr.address, key_, &op,
+                                &operation.request);
+        }
+        if (status != TW_INPROGRESS)
+            operation.is_pending = false;
+    }
+
     void send(Input& input) {
         if (ep_ == nullptr || has_failed_)
             return;
         const auto choice = input.take<std::uint8_t>();
+        if (choice >= 192 && choice < 224)
+            return use_memory(choice);
         Operation& operation = add(kSendBytes[choice % std::size(kSendBytes)]);
         tw_op_t op = op_of(operation);
         constexpr std::uint32_t kFlags[] = {0, TW_OP_MATCH_COMPLETE, TW_OP_DELIVERY_COMPLETE,
@@ -320,7 +383,15 @@ class Program {
         return op;
     }
 
+    std::byte* shared() { return memory_.data() + kAroundBytes; }
+
+    tw_context_h context_ = nullptr;
     tw_worker_h worker_ = nullptr;
+    std::vector<std::byte> memory_ = std::vector<std::byte>(2 * kAroundBytes + kSharedBytes);
+    tw_mem_h mem_ = nullptr;
+    std::vector<std::byte> peer_key_;
+    tw_key_h key_ = nullptr;
+    tw_ep_h key_ep_ = nullptr;
     tw_ep_h ep_ = nullptr;
     bool has_failed_ = false;
     std::deque<Operation> operations_;

@@ -59,6 +59,8 @@ class Script {
     Script(tw_context_h context, const char* transport, Input& input)
         : victim_(context), peer_(transport) {
         peer_.meet(victim_.address());
+        peer_.learn_key(victim_.key());
+        victim_.use_key(ScriptedPeer::key());
         const auto choice = input.take<std::uint8_t>();
         closes_in_order_ = choice >= 128;
         if (choice % 4 != 0)  // else the peer speaks first
