@@ -41,7 +41,7 @@ class ScriptedPeer {
     static std::vector<std::byte> key();
     /// One message, of a kind and with values that the input chooses.
     void strike(Input& input);
-    /// What it may say to be. The victim believes what it has said first, and drops other hellos.
+    /// Kinds of peers that it may say to be. The victim believes the first, and drops other hellos.
     static constexpr std::size_t kIdentities = 3;
     /// Says hello for a new connection.
     void greet_anew(std::size_t identity);
