@@ -141,6 +141,18 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
     return number;
 }
 
+/// Plain but for a handle, which covers the buffer: what goes at once needs none.
+[[gnu::always_inline]] inline bool is_plain_but_for_memory(const Endpoint& ep, const tw_op_t* op,
+                                                           std::uint32_t flags, const void* buffer,
+                                                           std::size_t length) {
+    if (op == nullptr)
+        return true;
+    if ((op->flags & ~flags) != 0 || op->request != nullptr || op->done != nullptr)
+        return false;
+    return op->mem == nullptr || (&memory_of(op->mem).context() == &ep.worker.context() &&
+                                  memory_of(op->mem).covers(buffer, length));
+}
+
 /// The lane's key of a plain operation that may go at once; nullptr: it takes the slow path.
 [[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
                                                         std::uint64_t address, std::size_t length,
@@ -303,8 +315,9 @@ tw_status_t tw_key_pointer(tw_key_h handle, uint64_t address, void** pointer_p) 
 
 tw_status_t tw_put(tw_ep_h ep, const void* buffer, size_t length, uint64_t address, tw_key_h key,
                    const tw_op_t* op, tw_request_h* request_p) {
-    if (ep != nullptr && key != nullptr && buffer != nullptr && is_plain_send(op) &&
-        length < endpoint_of(ep).rma_lane.put_end) [[likely]] {
+    if (ep != nullptr && key != nullptr && buffer != nullptr &&
+        length < endpoint_of(ep).rma_lane.put_end &&
+        is_plain_but_for_memory(endpoint_of(ep), op, kPlainSendFlags, buffer, length)) [[likely]] {
         Endpoint& to = endpoint_of(ep);
         const LaneKey* lane_key = direct_key(to, key_of(key), address, length, TW_ACCESS_WRITE);
         if (lane_key != nullptr &&
@@ -324,8 +337,9 @@ tw_status_t tw_putv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t add
 
 tw_status_t tw_get(tw_ep_h ep, void* buffer, size_t length, uint64_t address, tw_key_h key,
                    const tw_op_t* op, tw_request_h* request_p) {
-    if (ep != nullptr && key != nullptr && buffer != nullptr && is_plain_send(op, TW_OP_MORE) &&
-        length < endpoint_of(ep).rma_lane.get_end) [[likely]] {
+    if (ep != nullptr && key != nullptr && buffer != nullptr &&
+        length < endpoint_of(ep).rma_lane.get_end &&
+        is_plain_but_for_memory(endpoint_of(ep), op, TW_OP_MORE, buffer, length)) [[likely]] {
         Endpoint& to = endpoint_of(ep);
         const LaneKey* lane_key = direct_key(to, key_of(key), address, length, TW_ACCESS_READ);
         if (lane_key != nullptr && lane_key->is_direct.load(std::memory_order_relaxed) &&
