@@ -3,15 +3,16 @@
 // the costs divided by the difference of the counts is the cost of one, free of set-up
 // (bench/instructions.py does that).
 //
-// Usage: instr_messages am|bcopy|tag|idle|ep COUNT [TRANSPORT [DEVICE]]
+// Usage: instr_messages am|bcopy|tag|put|idle|ep COUNT [TRANSPORT [DEVICE]]
 //
 // One process, one interface, connected to itself. `am`: 8-byte short active messages; `bcopy`:
 // active messages of 4 KiB that are packed; `tag`: short tagged messages of 8 bytes, each with a
-// receive posted for it and matched; `idle`: progress calls that find nothing; `ep`: no messages
-// but endpoints, each to another interface, of transports that connect to interfaces. The functions
-// send_am(), send_packed(), send_tagged(), post_receive(), progress_until(), create_endpoint() are
-// kept apart so that the profile splits the cost. The number of progress calls that found nothing
-// is printed: it varies, so their cost is subtracted.
+// receive posted for it and matched; `put`: short puts of 8 bytes to memory that the domain
+// allocated; `idle`: progress calls that find nothing; `ep`: no messages but endpoints, each to
+// another interface, of transports that connect to interfaces. The functions send_am(),
+// send_packed(), send_tagged(), put_short(), post_receive(), progress_until(), create_endpoint()
+// are kept apart so that the profile splits the cost. The number of progress calls that found
+// nothing is printed: it varies, so their cost is subtracted.
 //
 // The same source compiles against UCX, as instr_messages_ucx.
 #include "uct_side.hpp"
@@ -115,6 +116,47 @@ std::size_t pack_4k(void* to, void* from) {
     must(make_endpoint_to(loopback.iface, target, ep_p), "uct_ep_create");
 }
 
+/// Memory of the domain, and its key.
+struct Shared {
+    uct_allocated_memory_t memory{};
+    uct_rkey_bundle_t key{};
+};
+
+void open(const Loopback& loopback, Shared* shared) {
+    const uct_alloc_method_t method = UCT_ALLOC_METHOD_MD;
+    uct_mem_alloc_params_t params{};
+    params.field_mask = UCT_MEM_ALLOC_PARAM_FIELD_FLAGS | UCT_MEM_ALLOC_PARAM_FIELD_MDS;
+    params.flags = UCT_MD_MEM_ACCESS_ALL;
+    params.mds.mds = &loopback.side.md;
+    params.mds.count = 1;
+    must(uct_mem_alloc(sizeof(std::uint64_t), &method, 1, &params, &shared->memory),
+         "uct_mem_alloc");
+    uct_md_attr_t attr{};
+    must(uct_md_query(loopback.side.md, &attr), "uct_md_query");
+    std::vector<std::byte> packed(attr.rkey_packed_size);
+    must(uct_md_mkey_pack(loopback.side.md, shared->memory.memh, packed.data()),
+         "uct_md_mkey_pack");
+    must(uct_rkey_unpack(loopback.side.component, packed.data(), &shared->key), "uct_rkey_unpack");
+}
+
+[[gnu::noinline]] void put_short(const Loopback& loopback, const Shared& shared,
+                                 std::uint64_t number) {
+    const auto at = reinterpret_cast<std::uintptr_t>(shared.memory.address);
+    while (uct_ep_put_short(loopback.ep, &number, sizeof number, at, shared.key.rkey) ==
+           UCS_ERR_NO_RESOURCE)
+        uct_worker_progress(loopback.side.worker);
+}
+
+/// Connects by its first.
+void put_all(const Loopback& loopback, std::uint64_t count) {
+    Shared shared;
+    open(loopback, &shared);
+    for (std::uint64_t i = 0; i < count; ++i)
+        put_short(loopback, shared, i);
+    uct_rkey_release(loopback.side.component, &shared.key);
+    uct_mem_free(&shared.memory);
+}
+
 std::uint64_t empty_polls;
 
 [[gnu::noinline]] void progress_until(const Loopback& loopback, std::uint64_t count) {
@@ -165,6 +207,10 @@ void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
         create_endpoints(loopback, count);
         return;
     }
+    if (std::strcmp(kind, "put") == 0) {
+        put_all(loopback, count);
+        return;
+    }
     const bool tagged = std::strcmp(kind, "tag") == 0;
     const bool packed = std::strcmp(kind, "bcopy") == 0;
     Receive receive;
@@ -196,7 +242,7 @@ void close(const Loopback& loopback) {
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5) {
         std::fprintf(stderr,
-                     "usage: instr_messages am|bcopy|tag|idle|ep COUNT [TRANSPORT [DEVICE]]\n");
+                     "usage: instr_messages am|bcopy|tag|put|idle|ep COUNT [TRANSPORT [DEVICE]]\n");
         return 2;
     }
     Loopback loopback;

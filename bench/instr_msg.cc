@@ -2,14 +2,15 @@
 // Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
 // through the public API.
 //
-// Usage: instr_msg msg|imm|handler|idle COUNT [TRANSPORTS [multi]]
+// Usage: instr_msg msg|imm|handler|put|idle COUNT [TRANSPORTS [multi]]
 //
-// One process, two workers, connected: a worker's endpoint to itself would be one more thing. For
-// each message a receive of 8 bytes is posted with a callback, the message sent, and the receiving
-// worker makes progress until it is delivered. "imm": the message has an immediate, and the receive
-// takes those of this sender only, as MPI over libfabric has it. "handler": an active message of 8
-// bytes of data, whose handler counts it. The functions post_receive(), send_tagged(),
-// send_to_handler(), progress_until() are kept apart so that the profile splits the cost.
+// One process, two workers, connected: a worker's endpoint to itself would be one more thing.
+// For each message a receive of 8 bytes is posted with a callback, the message sent, and the
+// receiving worker makes progress until it is delivered. "imm": the message has an immediate,
+// and the receive takes those of this sender only, as MPI over libfabric has it. "handler": an
+// active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put to memory
+// of tw_mem_alloc(). The functions post_receive(), send_tagged(), send_to_handler(),
+// progress_until() are kept apart so that the profile splits the cost.
 #include <tagwire.h>
 
 #include <cstdint>
@@ -99,6 +100,33 @@ void on_am(void*, tw_am_t* am) {
         tw_worker_progress(pair.from);
 }
 
+/// Memory of the context, and its key for the endpoint.
+struct Shared {
+    void* at = nullptr;
+    tw_mem_h mem = nullptr;
+    tw_key_h key = nullptr;
+};
+
+[[gnu::noinline]] void put_short(const Pair& pair, const Shared& shared, std::uint64_t number) {
+    while (tw_put(pair.ep, &number, sizeof number, reinterpret_cast<std::uintptr_t>(shared.at),
+                  shared.key, nullptr, nullptr) == TW_ERR_NO_RESOURCE)
+        tw_worker_progress(pair.from);
+}
+
+void put_all(const Pair& pair, std::uint64_t count) {
+    Shared shared;
+    must(tw_mem_alloc(pair.context, sizeof(std::uint64_t), nullptr, &shared.at, &shared.mem),
+         "tw_mem_alloc");
+    char packed[TW_KEY_BYTES_MAX];
+    std::size_t length = sizeof packed;
+    must(tw_mem_pack(shared.mem, packed, &length), "tw_mem_pack");
+    must(tw_key_unpack(pair.ep, packed, length, &shared.key), "tw_key_unpack");
+    for (std::uint64_t i = 0; i < count; ++i)
+        put_short(pair, shared, i);
+    tw_key_free(shared.key);
+    must(tw_mem_unmap(pair.context, shared.mem), "tw_mem_unmap");
+}
+
 [[gnu::noinline]] void progress_until(const Pair& pair, std::uint64_t count) {
     while (received < count)
         empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
@@ -132,7 +160,8 @@ void connect(const Pair& pair) {
 
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
-        std::fprintf(stderr, "usage: instr_msg msg|imm|handler|idle COUNT [TRANSPORTS [multi]]\n");
+        std::fprintf(stderr,
+                     "usage: instr_msg msg|imm|handler|put|idle COUNT [TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
@@ -143,15 +172,18 @@ int measure(int argc, char** argv) {
     const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
     const bool is_idle = std::strcmp(argv[1], "idle") == 0;
     const bool is_am = std::strcmp(argv[1], "handler") == 0;
+    const bool is_put = std::strcmp(argv[1], "put") == 0;
     if (is_idle)
         progress_idle(pair, count);
+    if (is_put)
+        put_all(pair, count);
     must(tw_am_register(pair.to, 1, on_am, nullptr), "tw_am_register");
     for (std::uint64_t i = 0; is_am && i < count; ++i) {
         send_to_handler(pair, i);
         progress_until(pair, i + 1);
     }
     std::uint64_t data = 0;
-    for (std::uint64_t i = 0; !is_idle && !is_am && i < count; ++i) {
+    for (std::uint64_t i = 0; !is_idle && !is_am && !is_put && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);
         progress_until(pair, i + 1);

@@ -3,7 +3,7 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|bcopy|tag|msg|imm|handler|idle|ep
+       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|handler|idle|ep
                        [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
@@ -37,6 +37,7 @@ EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
 MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive together
 PROVIDER_MAX = 150  # instructions of the provider for libfabric, entries of both sides included
 MULTI_MAX = 1.3  # instructions of the messaging layer in multi mode over those in single mode
+PUT_ABOVE_MAX = 60  # instructions that the messaging layer adds to a short put of sm
 HANDLER_MAX = 1.0  # an active message of the messaging layer over a tagged one
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
@@ -51,6 +52,7 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
           "handler": ("send_to_handler", "progress_until"),
+          "put": ("put_short",),
           "ep": ("create_endpoint",)}
 PROVIDER_PHASES = {"post_receive": "post receive", "send_tagged": "send",
                    "read_sent": "read the send's entry", "read_received": "progress, read the "
@@ -158,7 +160,8 @@ def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     idle = per_message(launcher, program, "idle", place, objects)["progress_idle"]
     counts = {"idle_progress": idle}
     names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
-             "send_to_handler": "send", "post_receive": "post_receive", "progress_until": "receive"}
+             "send_to_handler": "send", "put_short": "put", "post_receive": "post_receive",
+             "progress_until": "receive"}
     for kind in kinds:
         costs = per_message(launcher, program, kind, place, objects, idle)
         counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
@@ -184,12 +187,14 @@ def sm(bin_directory):
     program = Path(bin_directory) / "instr_messages"
     if not program.exists() or shutil.which("valgrind") is None:
         return None
-    counts = count_all([], program, ["sm"], OURS)
+    counts = count_all([], program, ["sm"], OURS, kinds=("am", "bcopy", "tag", "put"))
     messages = Path(bin_directory) / "instr_msg"
     if messages.exists():
         layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm", "handler"))
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
+        put = count_all([], messages, ["sm"], OURS, kinds=("put",))
+        counts["msg_put_total"] = put["put_total"]
         counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
         multi = count_all([], messages, ["sm", "multi"], OURS, kinds=("msg",))
         counts["msg_multi_total"] = multi["msg_total"]
@@ -295,6 +300,9 @@ def table(columns):
         ratio = counted["sm"]["msg_multi_total"] / counted["sm"]["msg_total"]
         lines.append(f"{'met' if ratio <= MULTI_MAX else 'MISSED'}: with TW_THREAD_MULTI in <= "
                      f"{MULTI_MAX} x of that, is {ratio:.2f} x")
+        above = counted["sm"]["msg_put_total"] - counted["sm"]["put_total"]
+        lines.append(f"{'met' if above <= PUT_ABOVE_MAX else 'MISSED'}: tw_put() in <= "
+                     f"{PUT_ABOVE_MAX} more than a short put of sm, is {above:.0f}")
         ratio = counted["sm"]["handler_total"] / counted["sm"]["msg_total"]
         lines.append(f"{'met' if ratio <= HANDLER_MAX else 'MISSED'}: an active message in <= "
                      f"{HANDLER_MAX} x of a tagged one, is {ratio:.2f} x")

@@ -53,13 +53,15 @@ uct_md_h find_in_component(uct_component_h component, const char* transport, std
     return nullptr;
 }
 
-uct_md_h find_md(const char* transport, std::string* device) {
+uct_md_h find_md(const char* transport, std::string* device, uct_component_h* component_p) {
     uct_component_h* components = nullptr;
     unsigned count = 0;
     must(uct_query_components(&components, &count), "uct_query_components");
     uct_md_h md = nullptr;
-    for (unsigned i = 0; i < count && md == nullptr; ++i)
+    for (unsigned i = 0; i < count && md == nullptr; ++i) {
         md = find_in_component(components[i], transport, device);
+        *component_p = components[i];
+    }
     uct_release_component_list(components);
     if (md == nullptr) {
         std::fprintf(stderr, "%s: no %s %s here\n", program_invocation_short_name, transport,
@@ -97,7 +99,7 @@ Side open_side(const char* transport, const char* device) {
     Side side;
     side.transport = transport;
     side.device = device;
-    side.md = find_md(transport, &side.device);
+    side.md = find_md(transport, &side.device, &side.component);
     must(ucs_async_context_create(kAsyncMode, &side.async), "ucs_async_context_create");
     must(uct_worker_create(side.async, UCS_THREAD_MODE_SINGLE, &side.worker), "uct_worker_create");
     return side;

@@ -18,6 +18,7 @@ inline constexpr ucs_async_mode_t kAsyncMode = UCS_ASYNC_MODE_POLL;
 void must(ucs_status_t status, const char* what);
 
 struct Side {
+    uct_component_h component = nullptr;
     uct_md_h md = nullptr;
     ucs_async_context_t* async = nullptr;
     uct_worker_h worker = nullptr;

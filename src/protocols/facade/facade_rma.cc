@@ -315,8 +315,9 @@ tw_status_t tw_key_pointer(tw_key_h handle, uint64_t address, void** pointer_p) 
 
 tw_status_t tw_put(tw_ep_h ep, const void* buffer, size_t length, uint64_t address, tw_key_h key,
                    const tw_op_t* op, tw_request_h* request_p) {
-    if (ep != nullptr && key != nullptr && buffer != nullptr &&
-        length < endpoint_of(ep).rma_lane.put_end &&
+    if (ep == nullptr || key == nullptr || buffer == nullptr) [[unlikely]]
+        return put_slowly(ep, buffer, length, address, key, op, request_p);
+    if (length < endpoint_of(ep).rma_lane.put_end &&
         is_plain_but_for_memory(endpoint_of(ep), op, kPlainSendFlags, buffer, length)) [[likely]] {
         Endpoint& to = endpoint_of(ep);
         const LaneKey* lane_key = direct_key(to, key_of(key), address, length, TW_ACCESS_WRITE);
@@ -337,8 +338,9 @@ tw_status_t tw_putv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t add
 
 tw_status_t tw_get(tw_ep_h ep, void* buffer, size_t length, uint64_t address, tw_key_h key,
                    const tw_op_t* op, tw_request_h* request_p) {
-    if (ep != nullptr && key != nullptr && buffer != nullptr &&
-        length < endpoint_of(ep).rma_lane.get_end &&
+    if (ep == nullptr || key == nullptr || buffer == nullptr) [[unlikely]]
+        return get_slowly(ep, buffer, length, address, key, op, request_p);
+    if (length < endpoint_of(ep).rma_lane.get_end &&
         is_plain_but_for_memory(endpoint_of(ep), op, TW_OP_MORE, buffer, length)) [[likely]] {
         Endpoint& to = endpoint_of(ep);
         const LaneKey* lane_key = direct_key(to, key_of(key), address, length, TW_ACCESS_READ);

@@ -16,7 +16,13 @@ void LaneKey::settle(std::uint64_t address) {
 }
 
 RemoteKey::RemoteKey(Endpoint& owner, const MemoryKeyMessage& message)
-    : worker(owner.worker), ep(&owner), message_(message) {}
+    : worker(owner.worker), ep(&owner), message_(message) {
+    const MemoryKey& key = message.key;
+    const auto reach = [&](std::uint32_t access) {
+        return (key.access & access) != 0 ? key.length : 0;
+    };
+    reach_ = {reach(TW_ACCESS_READ), reach(TW_ACCESS_WRITE), reach(TW_ACCESS_ATOMIC), key.length};
+}
 
 RemoteKey::~RemoteKey() {
     for (std::atomic<LaneKey*>& slot : lane_keys_) {

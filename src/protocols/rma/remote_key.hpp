@@ -46,17 +46,18 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     RemoteKey& operator=(const RemoteKey&) = delete;
 
     const MemoryKey& memory() const { return message_.key; }
+    /// `access`: one of TW_ACCESS_x, or TW_ACCESS_ALL: any.
     bool covers(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {
-        const MemoryKey& key = message_.key;
-        return (key.access & access) != 0 && address >= key.address &&
-               address - key.address <= key.length &&
-               length <= key.length - (address - key.address);
+        const std::uint64_t reach = reach_[access >> 1];
+        const std::uint64_t offset = address - message_.key.address;  // huge where it is before
+        return offset <= reach && length <= reach - offset;
     }
 
-    /// The key of the peer's domain, if one was made; nullptr: resolve() may make it.
+    /// The key of the peer's domain, at most kKeyDomainsMax, if one was made; nullptr: resolve()
+    /// may make it.
     const LaneKey* found(std::uint8_t domain) const {
         // SYNC rma_lane_key: what resolve() has filled.
-        return lane_keys_[domain % kKeyDomainsMax].load(std::memory_order_acquire);
+        return lane_keys_[domain].load(std::memory_order_acquire);
     }
     /// The same, and makes or settles it. nullptr: the packed key has none of that domain, or it is
     /// none of this component. The lane is connected.
@@ -78,8 +79,12 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     ~RemoteKey();
 
     const MemoryKeyMessage message_;
-    std::array<std::atomic<LaneKey*>, kKeyDomainsMax> lane_keys_{};
-    ucs::SpinLock lock_;  // makes a lane's key
+    // Bytes that may be read, written, changed, or any of these, from the memory's first on.
+    static_assert(TW_ACCESS_READ >> 1 == 0 && TW_ACCESS_WRITE >> 1 == 1 &&
+                  TW_ACCESS_ATOMIC >> 1 == 2 && TW_ACCESS_ALL >> 1 == 3);
+    std::array<std::uint64_t, 4> reach_;
+    std::array<std::atomic<LaneKey*>, kKeyDomainsMax + 1> lane_keys_{};  // the last: never
+    ucs::SpinLock lock_;                                                 // makes a lane's key
     std::atomic<std::uint32_t> holders_{1};
 };
 

@@ -152,7 +152,8 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     lane_ = lane;
     rail_ = &rail;
     peer_rail_ = peer_rail;
-    rma_lane.peer_domain = connector_.domain_of_peer(peer_rail);
+    rma_lane.peer_domain = static_cast<std::uint8_t>(
+        std::min<std::size_t>(connector_.domain_of_peer(peer_rail), kKeyDomainsMax));
     copy_in.begin(rail.copies().in, rail.chooses_copies());
     copy_out = rail.copies().out;
     state_ = EpState::kReady;

@@ -92,7 +92,8 @@ struct RmaLane {
     // Shorter puts and gets go at once, where calls take no lock; else 0: something waits.
     std::size_t put_end = 0;
     std::size_t get_end = 0;
-    std::uint8_t peer_domain = UINT8_MAX;  // the peer's memory domain that it leads to
+    // The peer's memory domain that it leads to; no key is there of the last of these.
+    std::uint8_t peer_domain = kKeyDomainsMax;
 };
 
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
