@@ -154,14 +154,13 @@ void Worker::open_rails() {
 }
 
 /// One device alone reaches memory of the context, whatever rail leads to it, and has what others
-/// can be made of.
+/// can be made of. A rail for first contact may have to serve for more: of a worker to itself, say.
 bool Worker::are_atomics_by_device() const {
     constexpr std::uint64_t kNeeded =
         (std::uint64_t{1} << UCT_ATOMIC_OP_ADD) | (std::uint64_t{1} << UCT_ATOMIC_OP_CSWAP);
     const auto has = [](const auto& rail) {
-        return rail->is_auxiliary ||
-               ((rail->attr().cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0 && rail->can_get() &&
-                rail->can_put() && (rail->attr().cap.atomic64.fop_flags & kNeeded) == kNeeded);
+        return (rail->attr().cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0 && rail->can_get() &&
+               rail->can_put() && (rail->attr().cap.atomic64.fop_flags & kNeeded) == kNeeded;
     };
     return context_.domains().size() == 1 && std::ranges::all_of(rails_, has);
 }

@@ -269,6 +269,35 @@ TEST_F(MsgRma, different_operations_on_one_number_are_atomic) {
     }
 }
 
+TEST_F(MsgRma, a_worker_is_a_peer_of_itself) {
+    const Shared memory(context_.get(), 8192);
+    const tw_ep_h ep = connected(node(0), node(0));
+    const tw_ep_h other = connected(node(1), node(0));
+    const tw_key_h key = memory.key_for(ep), other_key = memory.key_for(other);
+    const Bytes data = pattern(5000, 1);
+    Bytes read(5000);
+    ASSERT_EQ(put(ep, data.data(), data.size(), memory.address() + 64, key), TW_OK);
+    ASSERT_EQ(get(ep, read.data(), read.size(), memory.address() + 64, key, TW_OP_FENCE), TW_OK);
+    EXPECT_EQ(read, data);
+    for (const auto type : {TW_UINT64, TW_INT32}) {
+        std::memset(memory.at(), 0, 8);
+        for (std::uint64_t i = 0; i < 20; ++i) {
+            const std::uint64_t one = 1;
+            std::uint64_t before = 0;
+            const bool is_own = i % 2 == 0;
+            ASSERT_EQ(run([&](tw_request_h* request) {
+                          return tw_atomic_fetch(is_own ? ep : other, TW_ATOMIC_ADD, type, &one,
+                                                 &before, memory.address(),
+                                                 is_own ? key : other_key, nullptr, request);
+                      }),
+                      TW_OK);
+            EXPECT_EQ(before, i);
+        }
+    }
+    tw_key_free(key);
+    tw_key_free(other_key);
+}
+
 // ---- Notices, order
 
 TEST_F(MsgRma, the_target_of_a_put_with_an_immediate_is_told_when_its_data_is_there) {
