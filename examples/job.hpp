@@ -43,7 +43,12 @@ class Rank {
 
     std::size_t rank() const { return job_.rank(); }
     std::size_t size() const { return job_.size(); }
+    const msg::Context& context() const { return context_; }
     const msg::Worker& worker() const { return worker_; }
+    /// Bytes of each rank for all. Every rank calls it.
+    std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine) {
+        return job_.exchange(mine);
+    }
     const msg::Endpoint& to(std::size_t peer) const { return eps_[peer]; }
     /// Which rank a completion came from.
     std::size_t source_of(const tw_completion_t& done) const {
