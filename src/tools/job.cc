@@ -18,10 +18,10 @@ constexpr unsigned kBase =
     kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
 constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep | kWithData;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
-constexpr unsigned kTagged = kWithRndv | kWithUnexpected | kAtLevelMsg;
+constexpr unsigned kTagged = kWithRndv | kWithUnexpected;
 constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
-                           kWithWait | kWithSleep | kWithValidate | kAtLevelMsg;
-constexpr unsigned kRma = kBase | kOneSided | kAtLevelMsg;
+                           kWithWait | kWithSleep | kWithValidate;
+constexpr unsigned kRma = kBase | kOneSided;
 constexpr unsigned kRmaBw = kRma | kWithOp | kWithWindow | kWithThreads;
 
 constexpr TestInfo kTests[] = {
@@ -31,9 +31,10 @@ constexpr TestInfo kTests[] = {
      "floor: copy of memory that the other process wrote"},
     {TestId::kChase, "chase", Shape::kFloor, kWithDepth,
      "floor: pointer chase, one load at a time, through --depth cache lines"},
-    {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat, "active message ping-pong"},
-    {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw, "active message stream"},
-    {TestId::kAmRate, "am_rate", Shape::kStream, kMessageBw,
+    {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat | kActiveMessages,
+     "active message ping-pong"},
+    {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw | kActiveMessages, "active message stream"},
+    {TestId::kAmRate, "am_rate", Shape::kStream, kMessageBw | kActiveMessages,
      "active message stream, as am_bw, for the rate of small messages"},
     {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTagged | kWithDepth,
      "tagged message ping-pong, behind --depth other receives"},
@@ -53,10 +54,10 @@ constexpr TestInfo kTests[] = {
     {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kRma,
      "one atomic compare-and-swap after the other"},
     {TestId::kMatch, "match", Shape::kPingPong,
-     (kMessageLat & ~unsigned{kWithPeers | kWithData}) | kWithRndv | kWithDepth | kAtLevelMsg,
+     (kMessageLat & ~unsigned{kWithPeers | kWithData}) | kWithRndv | kWithDepth,
      "tagged ping-pong among --depth receives, random tags"},
     {TestId::kMatchWild, "match_wild", Shape::kPingPong,
-     (kBase & ~unsigned{kWithPeers}) | kWithOp | kWithDepth | kAtLevelMsg | kOnlyAtLevelMsg,
+     (kBase & ~unsigned{kWithPeers}) | kWithOp | kWithDepth | kOnlyAtLevelMsg,
      "as match, but 100 of the other receives have one of 10 masks (level msg)"},
     {TestId::kManyToOne, "many_to_one", Shape::kMany, kMany,
      "tagged streams from --peers ranks to one, which receives from any source"},

@@ -77,11 +77,11 @@ enum OptionBit : unsigned {
     kWithSleep = 1U << 11,  // --wait sleep: the arrival raises an event
     kWithValidate = 1U << 12,
     kWithServer = 1U << 13,
-    kWithRndv = 1U << 14,  // --op rndv
-    kAtLevelMsg = 1U << 15,
-    kOnlyAtLevelMsg = 1U << 16,  // which is the default then
-    kWithData = 1U << 17,
-    kOneSided = 1U << 18,  // on memory of the other side
+    kWithRndv = 1U << 14,        // --op rndv
+    kOnlyAtLevelMsg = 1U << 15,  // which is the default then
+    kWithData = 1U << 16,
+    kOneSided = 1U << 17,  // on memory of the other side
+    kActiveMessages = 1U << 18,
 };
 
 struct TestInfo {

@@ -222,6 +222,7 @@ std::unique_ptr<Test> make_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job);
 std::unique_ptr<Test> make_msg_unexpected_test(MsgLink& link, const Job& job);
 std::unique_ptr<Test> make_msg_rma_test(MsgLink& link, const Job& job);
+std::unique_ptr<Test> make_msg_am_test(MsgLink& link, const Job& job);
 std::unique_ptr<Test> make_msg_atomic_test(MsgLink& link, const Job& job);
 
 /// Tells both directions and the tests apart in the bytes of validated messages.

@@ -260,6 +260,10 @@ std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
         case TestId::kTagBw:
         case TestId::kTagRate:
             return std::make_unique<Stream<MsgTagPort>>(link, job);
+        case TestId::kAmLat:
+        case TestId::kAmBw:
+        case TestId::kAmRate:
+            return make_msg_am_test(link, job);
         case TestId::kMatchWild:
             return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         case TestId::kMatch:

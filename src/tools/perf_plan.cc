@@ -70,26 +70,21 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
     }
 }
 
-/// Level msg has the tests of tagged messages and of one-sided operations. It chooses the kind of
-/// operation itself.
+/// Level msg chooses the kind of operation itself.
 void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
-    std::string names;
-    for (const TestInfo& one : all_tests())
-        names += (one.options & kAtLevelMsg) != 0 ? std::string(" ") + one.name : "";
-    if ((test.options & kAtLevelMsg) == 0)
-        throw UsageError(text("--level msg has no %s; its tests are%s", test.name, names.c_str()));
     if (arguments.op && *arguments.op != "auto") {
         throw UsageError(text(
             "--op %s: at level msg the layer chooses by size and transport; only auto is possible",
             arguments.op->c_str()));
     }
     const bool is_one_sided = (test.options & kOneSided) != 0;
+    const bool is_tagged = (test.options & (kOneSided | kActiveMessages)) == 0;
     if (arguments.memory == "alloc" && !is_one_sided) {
         throw UsageError(
             "--memory alloc: the messaging layer allocates no memory for messages; user, mapped "
             "or list at level msg");
     }
-    if (arguments.threads && is_one_sided) {
+    if (arguments.threads && !is_tagged) {
         throw UsageError(
             text("--threads: at level msg threads send tagged messages; %s has one thread there",
                  test.name));
@@ -235,6 +230,8 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
     constexpr Choice<MemoryKind> kOneSidedMemories[] = {{"user", MemoryKind::kUser},
                                                         {"mapped", MemoryKind::kMapped},
                                                         {"alloc", MemoryKind::kAlloc}};
+    constexpr Choice<MemoryKind> kActiveMemories[] = {{"user", MemoryKind::kUser},
+                                                      {"mapped", MemoryKind::kMapped}};
     constexpr Choice<DataKind> kData[] = {{"kept", DataKind::kKept}, {"fresh", DataKind::kFresh}};
     Job& job = plan->job;
     job.test = test.id;
@@ -244,6 +241,8 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
         job.memory = choose("--memory", memory, kMemories);
     else if ((test.options & kOneSided) != 0)
         job.memory = choose("--memory", memory, kOneSidedMemories);
+    else if ((test.options & kActiveMessages) != 0)
+        job.memory = choose("--memory", memory, kActiveMemories);
     else
         job.memory = choose("--memory", memory, kMessageMemories);
     job.data = choose("--data", arguments.data.value_or("kept"), kData);
