@@ -17,8 +17,10 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Gets of one peer that may wait. One that asks for more does not take what it asks for.
+/// Gets of one peer, and replies to it, that may wait. One that asks for more does not take what it
+/// asks for.
 constexpr std::size_t kGetsMax = std::size_t{1} << 16;
+constexpr std::size_t kRepliesMax = std::size_t{1} << 18;
 
 /// Calls `function(at)` with the memory, if the peer may do this there.
 template <class Function>
@@ -41,6 +43,12 @@ ucs_status_t use(WorkerCore& worker, const MemoryRange& range, std::uint64_t len
 }  // namespace
 
 void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before) {
+    if (ep_.queue().controls() >= kRepliesMax) {
+        TW_LOG_WARN(
+            "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but goes on",
+            ep_.worker_id, ep_.queue().controls());
+        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
     ep_.control(RmaReply{.op_id = op_id, .status = status, .before = before});
 }
 

@@ -33,7 +33,11 @@ class RmaTarget {
     bool has_gets() const { return !gets_.empty(); }
     /// Sends a piece. UCS_ERR_NO_RESOURCE: there is no room for it.
     ucs_status_t send_piece();
-    void clear() { gets_.clear(); }
+    /// The connection has ended.
+    void clear() {
+        gets_.clear();
+        put_status_ = UCS_OK;
+    }
 
   private:
     struct Get {

@@ -194,6 +194,7 @@ void Endpoint::begin_anew() {
     eager_.begin_anew();
     rndv_.begin_anew();
     rma.begin_anew();
+    rma_target.clear();
     update_direct();
     connector_.begin_anew();
 }

@@ -146,6 +146,26 @@ TEST_F(MsgRmaImpostor, a_put_with_one_bad_part_is_refused_as_a_whole) {
     }
 }
 
+TEST_F(MsgRmaImpostor, a_peer_that_takes_no_replies_but_goes_on_is_cut_off) {
+    if (contact_of_transports() != "sm")
+        return;  // who takes nothing over ud can send nothing either
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const Shared memory(context_.get(), 256);
+    const std::uint64_t id = key_of(memory).memory;
+    Bytes message;
+    append(&message, proto::PutPart{impostor_.name(), 0, {id, memory.address()}, 1, 0});
+    message.insert(message.end(), 8, std::byte{1});
+    // The victim progresses, the impostor does not.
+    constexpr int kPutsMax = 2'000'000;
+    int puts = 0;
+    for (; puts < kPutsMax && victim().failures.empty(); ++puts) {
+        for (int i = 0; i < 1000 && !impostor_.try_send(AmId::kPut, message); ++i)
+            victim().progress();
+    }
+    ASSERT_EQ(victim().failures.size(), 1U);
+    EXPECT_EQ(victim().failures[0].second, TW_ERR_EXCEEDS_LIMIT);
+}
+
 TEST_F(MsgRmaImpostor, any_bytes_are_dropped_or_refused) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const Shared memory(context_.get(), 256);
