@@ -119,7 +119,7 @@ void Threads::send(std::size_t from, Self& self) {
     std::vector<std::byte> injected;  // goes when this call returns
     if (length <= kInjectMax && self.random.one_in(8)) {
         op.flags |= TW_OP_INJECT;
-        injected = std::move(operation->buffer);
+        injected.swap(operation->buffer);
     }
     const std::byte* const data = injected.empty() ? operation->buffer.data() : injected.data();
     ++shared.sends;
