@@ -38,7 +38,7 @@ class User {
 
     void begin_all() {
         for (const std::size_t length : {std::size_t{8}, std::size_t{5000}, kBytes}) {
-            for (const std::uint32_t flags : {0, int{TW_OP_DELIVERY_COMPLETE}}) {
+            for (const std::uint32_t flags : {0U, unsigned{TW_OP_DELIVERY_COMPLETE}}) {
                 const tw_op_t how = op(flags);
                 begun(tw_put(ep_, data_.data(), length, address_, key_, &how, nullptr));
             }
