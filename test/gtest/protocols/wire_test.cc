@@ -89,7 +89,7 @@ TEST(Wire, bodies_of_control_messages_lie_where_the_format_has_them) {
     expect_layout(Down{2, 3}, 19, 2, 3, 0);
     expect_layout(Advice{131072, 2, 3, 1, 4, 55, 70}, 20, 131072, 0x04010302,
                   55 + (std::uint64_t{70} << 32));
-    expect_layout(RmaReply{2, -3, 77}, 21, 2, ~std::uint32_t{2}, 77);
+    expect_layout(RmaReply{2, -3, 77}, 21, 2, -3, 77);
 }
 
 TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {
