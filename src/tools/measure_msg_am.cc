@@ -12,8 +12,8 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr unsigned kDataId = 1;
-constexpr unsigned kAckId = 2;
+constexpr unsigned kHandlesData = 1;
+constexpr unsigned kHandlesAck = 2;
 
 class MsgAmPort {
   public:
@@ -45,7 +45,8 @@ class MsgAmPort {
         return sender_.try_post(
             sequence, "tw_am_send",
             [this](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
-                return tw_am_send(link_.endpoint(), kDataId, nullptr, 0, data, size_, op, request);
+                return tw_am_send(link_.endpoint(), kHandlesData, nullptr, 0, data, size_, op,
+                                  request);
             });
     }
 
@@ -59,8 +60,8 @@ class MsgAmPort {
     bool acked(std::uint64_t end) const { return acked_ >= end; }
 
     ucs_status_t try_ack(std::uint64_t end) {
-        const tw_status_t status =
-            tw_am_send(link_.endpoint(), kAckId, &end, sizeof end, nullptr, 0, nullptr, nullptr);
+        const tw_status_t status = tw_am_send(link_.endpoint(), kHandlesAck, &end, sizeof end,
+                                              nullptr, 0, nullptr, nullptr);
         if (status < 0 && status != TW_ERR_NO_RESOURCE)
             throw Failure(text("tw_am_send: %s", tw_status_string(status)));
         return status < 0 ? UCS_ERR_NO_RESOURCE : UCS_OK;
@@ -78,8 +79,8 @@ class MsgAmPort {
     };
 
     void set_handlers(tw_am_cb_t on_data, tw_am_cb_t on_acked) {
-        tw_am_register(link_.worker(), kDataId, on_data, this);
-        tw_am_register(link_.worker(), kAckId, on_acked, this);
+        tw_am_register(link_.worker(), kHandlesData, on_data, this);
+        tw_am_register(link_.worker(), kHandlesAck, on_acked, this);
     }
 
     static void on_message(void* arg, tw_am_t* am) {
