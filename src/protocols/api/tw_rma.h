@@ -11,8 +11,10 @@
 /// \par How
 /// Where the transport of the endpoint reaches the memory, the operation needs no progress of the
 /// peer: over shared memory, memory of tw_mem_alloc() is read and written by plain loads and
-/// stores; over RDMA devices all memory. Elsewhere (`ud`, and where a key lacks the device) the
-/// peer's progress carries the operation out. The calls are the same.
+/// stores; over RDMA devices all memory is reached by put and get, and by atomics of 64 bits where
+/// every rail of the owner's context is of one device that has them (dc alone). Elsewhere (`ud`,
+/// other atomics, and where a key lacks the device) the peer's progress carries the operation out.
+/// The calls are the same.
 ///
 /// \par Order
 /// Operations are not ordered among each other, nor with messages, except by

@@ -24,20 +24,26 @@ tw_status_t make_memory(const char* call, Context& context, void* address, size_
     if (given != nullptr && !tagwire::ucs::has_size(*given))
         return refuse_size(call, "params", given->struct_bytes, sizeof *given);
     const tw_mem_params_t params = given == nullptr ? tw_mem_params_t{} : read_sized(*given);
-    if (length == 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "%s: length is 0", call);
-    if (params.type != TW_MEMORY_HOST)
-        TW_REFUSE(TW_ERR_UNSUPPORTED, "%s: params->type is %d; this library knows TW_MEMORY_HOST",
-                  call, static_cast<int>(params.type));
-    if (params.device != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "%s: params->device is %lu; memory of the host has 0", call,
-                  params.device);
     const uint32_t access = params.access == 0 ? std::uint32_t{TW_ACCESS_ALL} : params.access;
-    if (access != TW_ACCESS_NONE && (access & ~std::uint32_t{TW_ACCESS_ALL}) != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM,
-                  "%s: params->access is 0x%x; expected TW_ACCESS_READ, WRITE, ATOMIC, or "
-                  "TW_ACCESS_NONE alone",
-                  call, access);
+    tw_status_t refused = TW_ERR_INVALID_PARAM;
+    if (length == 0) {
+        TW_LOG_ERROR("%s: length is 0", call);
+    } else if (params.type != TW_MEMORY_HOST) {
+        TW_LOG_ERROR("%s: params->type is %d; this library knows TW_MEMORY_HOST", call,
+                     static_cast<int>(params.type));
+        refused = TW_ERR_UNSUPPORTED;
+    } else if (params.device != 0) {
+        TW_LOG_ERROR("%s: params->device is %lu; memory of the host has 0", call, params.device);
+    } else if (access != TW_ACCESS_NONE && (access & ~std::uint32_t{TW_ACCESS_ALL}) != 0) {
+        TW_LOG_ERROR(
+            "%s: params->access is 0x%x; expected TW_ACCESS_READ, WRITE, ATOMIC, or "
+            "TW_ACCESS_NONE alone",
+            call, access);
+    } else {
+        refused = TW_OK;
+    }
+    if (refused != TW_OK)
+        return refused;
     std::unique_ptr<Memory> memory;
     const ucs_status_t status = Memory::make(context, address, length, access, &memory);
     if (status == UCS_OK)

@@ -39,10 +39,11 @@ tw_status_t check_range(const char* call, const RemoteKey& key, std::uint64_t ad
         return TW_OK;
     const MemoryKey& memory = key.memory();
     if ((memory.access & access) == 0) {
-        TW_REFUSE(TW_ERR_INVALID_ADDR, "%s: the key does not give this right; it gives %s%s%s",
-                  call, (memory.access & TW_ACCESS_READ) != 0 ? "TW_ACCESS_READ " : "",
-                  (memory.access & TW_ACCESS_WRITE) != 0 ? "TW_ACCESS_WRITE " : "",
-                  (memory.access & TW_ACCESS_ATOMIC) != 0 ? "TW_ACCESS_ATOMIC" : "");
+        TW_LOG_ERROR("%s: the key does not give this right; it gives%s%s%s", call,
+                     (memory.access & TW_ACCESS_READ) != 0 ? " TW_ACCESS_READ" : "",
+                     (memory.access & TW_ACCESS_WRITE) != 0 ? " TW_ACCESS_WRITE" : "",
+                     (memory.access & TW_ACCESS_ATOMIC) != 0 ? " TW_ACCESS_ATOMIC" : "");
+        return TW_ERR_INVALID_ADDR;
     }
     TW_LOG_ERROR("%s: [0x%lx, +%lu) is not inside the memory of the key, [0x%lx, +%lu)", call,
                  address, length, memory.address, memory.length);

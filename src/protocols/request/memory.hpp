@@ -31,7 +31,6 @@ class Memory : public tw_mem {
     uct_mem_h handle(std::size_t domain) const { return handles_[domain]; }
     bool covers(const void* address, std::size_t length) const;
     void* address() const { return address_; }
-    std::size_t length() const { return length_; }
 
     /// Packs its key; *length_p: its bytes, at most TW_KEY_BYTES_MAX. UCS_ERR_EXCEEDS_LIMIT: too
     /// much memory has one.

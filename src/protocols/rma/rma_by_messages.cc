@@ -25,12 +25,9 @@ ucs_status_t send_alone(uct_ep_h lane, AmId id, const Message& message) {
                                      const_cast<Message*>(&message), 0));
 }
 
-/// The program is told of its end when that has come at the target.
 bool waits_for_reply(const Request& request) {
-    constexpr std::uint32_t kAckFlags =
-        TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
     const RmaOp& op = *request.rma;
-    return op.kind == RmaKind::kGet || op.result != nullptr || (request.flags & kAckFlags) != 0;
+    return op.kind == RmaKind::kGet || op.result != nullptr || is_acked(request);
 }
 
 }  // namespace

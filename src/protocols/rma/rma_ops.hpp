@@ -34,7 +34,8 @@ struct RmaPiece : uct_completion_t {
 enum class RmaPhase : std::uint8_t {
     kMove,    // data moves, or the number is changed
     kNotice,  // the target is told, if that is wanted
-    kAck,     // its end there is waited for, if that is wanted
+    kAck,     // its end there is asked for, if that is wanted
+    kEnd,     // ... and waited for
 };
 
 /// An operation as a call asks for it, but its local buffer.
@@ -48,7 +49,7 @@ struct RmaWish {
     std::uint64_t compare = 0;  // of a compare-and-swap
     void* result = nullptr;     // nullptr: nothing is fetched
 
-    std::size_t number_bytes() const { return type == TW_UINT32 || type == TW_INT32 ? 4 : 8; }
+    std::size_t number_bytes() const { return bytes_of_number(type); }
 };
 
 struct RmaOp : RmaWish {
@@ -67,6 +68,13 @@ struct RmaOp : RmaWish {
 inline void store_result(const RmaWish& op, std::uint64_t value) {
     if (op.result != nullptr)
         std::memcpy(op.result, &value, op.number_bytes());
+}
+
+/// The program is told of its end when that has come at the target, and wants no number.
+inline bool is_acked(const Request& request) {
+    constexpr std::uint32_t kAckFlags =
+        TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+    return (request.flags & kAckFlags) != 0 && request.rma->kind != RmaKind::kGet;
 }
 
 class RmaOps {

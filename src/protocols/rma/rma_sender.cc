@@ -21,10 +21,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// The program waits for the end at the target.
-constexpr std::uint32_t kAckFlags =
-    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
-
 /// Puts of registered memory up to this length are copied: cheaper than a completion of the device.
 constexpr std::size_t kCopiedPutMax = 2048;
 /// Times that an emulated operation tries in one step, where the lane answers at once.
@@ -34,10 +30,6 @@ std::uint32_t done_flag_of(RmaKind kind) {
     return kind == RmaKind::kPut   ? TW_DONE_PUT
            : kind == RmaKind::kGet ? TW_DONE_GET
                                    : TW_DONE_ATOMIC;
-}
-
-bool is_acked(const Request& request) {
-    return (request.flags & kAckFlags) != 0 && request.rma->kind != RmaKind::kGet;
 }
 
 /// UCT_ATOMIC_OP_LAST: transports have no such operation.
@@ -184,7 +176,12 @@ ucs_status_t RmaSender::advance(Request& request) {
                 return status;
         }
         op.phase = RmaPhase::kAck;
-        return is_acked(request) ? acknowledge(request) : UCS_OK;
+    }
+    if (op.phase == RmaPhase::kAck) {
+        const ucs_status_t status = is_acked(request) ? acknowledge(request) : UCS_OK;
+        if (status != UCS_ERR_NO_RESOURCE)
+            op.phase = RmaPhase::kEnd;
+        return status;
     }
     return op.pieces.empty() && !(op.by_messages && !op.has_reply) ? op.status : UCS_INPROGRESS;
 }

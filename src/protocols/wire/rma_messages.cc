@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/wire/rma_messages.hpp"
 
-#include "protocols/api/tw_rma.h"
-
 namespace tagwire::proto {
 
 bool decode(WireBytes bytes, PutMessage* message) {
@@ -17,9 +15,8 @@ bool decode(WireBytes bytes, RmaRequest* message) {
         return false;
     if (message->kind == RmaKind::kGet)
         return message->length > 0 && message->op_id != 0;
-    const std::size_t size = message->type == TW_UINT32 || message->type == TW_INT32 ? 4 : 8;
     return message->kind == RmaKind::kAtomic && message->operation <= TW_ATOMIC_CSWAP &&
-           message->type <= TW_INT64 && message->length == size;
+           message->type <= TW_INT64 && message->length == bytes_of_number(message->type);
 }
 
 bool decode(WireBytes bytes, GetMessage* message) {

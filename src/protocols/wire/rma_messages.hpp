@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocols/api/tw_rma.h"
 #include "protocols/wire/wire.hpp"
 
 namespace tagwire::proto {
@@ -45,6 +46,11 @@ struct PutMessage {
 [[nodiscard]] bool decode(WireBytes bytes, PutMessage* message);
 
 enum class RmaKind : std::uint8_t { kPut = 1, kGet = 2, kAtomic = 3 };
+
+/// `type`: tw_atomic_type_t.
+constexpr std::size_t bytes_of_number(std::uint8_t type) {
+    return type == TW_UINT32 || type == TW_INT32 ? 4 : 8;
+}
 
 struct RmaRequest {
     std::uint32_t sender;

@@ -410,6 +410,41 @@ TEST_F(MsgRma, a_fenced_operation_sees_what_came_before) {
     tw_key_free(key);
 }
 
+TEST_F(MsgRma, delivered_puts_are_there_when_they_end_however_many_are_under_way) {
+    constexpr std::size_t kOps = 1000;
+    const Shared memory(context_.get(), kOps * sizeof(std::uint64_t));
+    const tw_ep_h ep = connected(node(0), node(1));
+    const tw_key_h key = memory.key_for(ep);
+    struct Put {
+        const Shared* memory;
+        std::uint64_t value;  // and its place, from 1 on
+        int ends;
+        bool is_there;
+    };
+    std::vector<Put> puts(kOps, Put{&memory, 0, 0, false});
+    for (std::size_t i = 0; i < kOps; ++i) {
+        Put& put = puts[i];
+        put.value = i + 1;
+        tw_op_t how{};
+        how.flags = TW_OP_DELIVERY_COMPLETE | TW_OP_COMPLETION;
+        how.context = &put;
+        how.complete = [](const tw_completion_t* done) {
+            Put& ended = *static_cast<Put*>(done->context);
+            ++ended.ends;
+            ended.is_there = done->status == TW_OK && ended.memory->number<std::uint64_t>(
+                                                          (ended.value - 1) * 8) == ended.value;
+        };
+        while (tw_put(ep, &put.value, sizeof put.value, memory.address() + i * 8, key, &how,
+                      nullptr) == TW_ERR_NO_RESOURCE)
+            node(0).progress();
+    }
+    run_until(
+        [&] { return std::ranges::all_of(puts, [](const Put& put) { return put.ends > 0; }); });
+    EXPECT_TRUE(
+        std::ranges::all_of(puts, [](const Put& put) { return put.ends == 1 && put.is_there; }));
+    tw_key_free(key);
+}
+
 TEST_F(MsgRma, many_operations_at_once_all_end) {
     constexpr std::size_t kOps = 2000;
     const Shared memory(context_.get(), kOps * 64 + 8);
