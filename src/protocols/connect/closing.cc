@@ -34,11 +34,12 @@ void Closing::begin_anew() {
     farewell = UCS_OK;
 }
 
-void Closing::say_reset(bool is_gone) {
+bool Closing::say_reset(bool is_gone) {
     if (ep_.state() != EpState::kReady || ep_.peer_id == ep_.worker.id())
-        return;
+        return true;
     const bool is_in_order = is_gone && ep_.is_quiet();
-    ep_.queue().send_now(Control::of(Reset{0, is_in_order ? 1U : 0U, ep_.connector().number()}));
+    const Reset reset{0, is_in_order ? 1U : 0U, ep_.connector().number()};
+    return ep_.queue().send_now(Control::of(reset)) == UCS_OK;
 }
 
 bool Closing::leave() {

@@ -29,9 +29,9 @@ class Closing {
     void closed();
     /// Called in progress while nobody has it open: true when it can be destroyed.
     bool leave();
-    /// The peer hears of the end, if the transport has room for that; else when it speaks to us.
-    /// `is_gone`: the worker goes; in order, unless something is under way.
-    void say_reset(bool is_gone);
+    /// The peer hears of the end by the lane. False: that has no room for it. `is_gone`: the worker
+    /// goes; in order, unless something is under way.
+    bool say_reset(bool is_gone);
     void begin_anew();
 
     // ---- Messages of the peer

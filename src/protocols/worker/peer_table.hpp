@@ -124,6 +124,7 @@ class PeerTable {
     Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     void retire_id(const Endpoint& ep);
+    void tell_anew(Endpoint& closed);
     void end_in_progress(Endpoint& ep, ucs_status_t status);
     void fail_lane(const LaneFailure& failure);
     void log_unreachable(std::uint64_t worker_id, const std::string& why);

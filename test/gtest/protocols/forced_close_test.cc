@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints that are closed by force.
+#include <algorithm>
+
+#include "protocols/fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+class MsgForcedClose : public MsgTest {};
+
+TEST_F(MsgForcedClose, a_forced_close_ends_everything_at_once) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    const Bytes data = pattern(300000, 1);
+    int sent = 0, matched = 0, flushed = 0, directed = 0, after = 0;
+    const tw_op_t how = op(&sent), match = op(&matched, TW_OP_MATCH_COMPLETE),
+                  flush_op = op(&flushed), last = op(&after, TW_OP_FENCE);
+    tw_op_t receive = op(&directed);
+    receive.source = a.to(b);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &match, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(a.to(b), &flush_op, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &last, nullptr), TW_INPROGRESS);
+    run_some();
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    a.progress();
+    for (const void* mark : {&sent, &matched, &flushed, &directed, &after}) {
+        const auto found = std::ranges::find_if(
+            a.done, [&](const tw_completion_t& done) { return done.context == mark; });
+        ASSERT_NE(found, a.done.end());
+        EXPECT_EQ(found->status, TW_ERR_CANCELED) << found->flags;
+    }
+    EXPECT_EQ(a.done.size(), 5U);
+    // The peer learns of it, and both go on with a new endpoint.
+    const Bytes again = pattern(30, 2);
+    send(a, b, again, 2);
+    expect_message(b, again, 2);
+}
+
+TEST_F(MsgForcedClose, the_peer_of_a_forced_close_hears_of_it_without_speaking) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    send(b, a, {}, 9);
+    expect_message(a, {}, 9);
+    int directed = 0;
+    tw_op_t receive = op(&directed);
+    receive.source = b.to(a);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_until([&] { return !b.done.empty() && !b.failures.empty(); });
+    EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+}
+
+TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_of_it) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    send(b, a, {}, 9);
+    expect_message(a, {}, 9);
+    int directed = 0;
+    tw_op_t receive = op(&directed);
+    receive.source = b.to(a);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    // The first that waits finds no room, and neither does what follows it.
+    constexpr int kMost = 1 << 20;
+    tw_status_t status = TW_OK;
+    for (int i = 0; status == TW_OK; ++i) {
+        ASSERT_LT(i, kMost);
+        status = tw_tag_send(a.to(b), "x", 1, 7, nullptr, nullptr);
+    }
+    EXPECT_EQ(status, TW_INPROGRESS);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_until([&] { return !b.done.empty() && !b.failures.empty(); });
+    EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+    const Bytes again = pattern(30, 2);
+    send(a, b, again, 2);
+    expect_message(b, again, 2);
+}
+
+}  // namespace
+}  // namespace tagwire::test
