@@ -59,6 +59,8 @@ class RmaSender {
     void piece_ended(Request& request, ucs_status_t status, std::uint64_t value);
     /// Operations by messages, whose effect on later ones of another way is not sure yet.
     bool awaits_replies() const { return unanswered_ > 0; }
+    /// An operation that had ended was refused.
+    void note_refusal(ucs_status_t status) { refusal_ = status; }
     /// The program's flush has what was refused of operations that had ended.
     ucs_status_t take_refusal() { return std::exchange(refusal_, UCS_OK); }
     void begin_anew() { unanswered_ = 0; }

@@ -151,6 +151,8 @@ void EpTxContexts::flushed(const tw_completion_t* done) {
     Worker& front = all.owner_.front();
     const Entry entry(front);
     const LeavesWork work(front);
+    if (done->status != TW_OK && all.front_ != nullptr)
+        all.front_->rma.note_refusal(static_cast<ucs_status_t>(done->status));
     all.ended();
 }
 
