@@ -10,7 +10,7 @@ namespace tagwire::fuzz {
 
 namespace {
 
-constexpr std::size_t kArenaBytes = 1 << 20;
+constexpr std::size_t kArenaBytes = sm::kTablesBytes + (1 << 20);
 constexpr std::size_t kBellBytes = 4096;
 
 }  // namespace

@@ -102,9 +102,10 @@ TAGWIRE_API tw_status_t tw_mem_alloc(tw_context_h context, size_t length,
 /// Releases a memory handle.
 ///
 /// No operation of this process may be using it. Its key ends: operations of peers that begin later
-/// fail. A put that a peer is carrying out by loads and stores at this moment may still end, no
-/// other operation does. Memory of tw_mem_map() is not touched, that of tw_mem_alloc() is freed.
-/// Any thread.
+/// fail, and those that are writing to the memory at this moment are waited for, so nothing is
+/// written to it behind this call. A process of this host that is stopped in the middle of a write
+/// is waited for 2 seconds; the log names it. Memory of tw_mem_map() is not touched, that of
+/// tw_mem_alloc() is freed. Any thread.
 ///
 /// \retval TW_OK  Released.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the handle is of another context.

@@ -168,9 +168,10 @@ TAGWIRE_API ucs_status_t uct_md_mem_reg(uct_md_h md, void* address, size_t lengt
 
 /// Ends a registration.
 ///
-/// No operation may be using it.
+/// No operation of this process may be using it. Writes of peers that are under way at this moment
+/// are waited for.
 ///
-/// \retval UCS_OK  Ended; keys of it that peers hold are refused from now on.
+/// \retval UCS_OK  Ended; keys of it that peers hold are refused, and nothing is written by them.
 /// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API ucs_status_t uct_md_mem_dereg(uct_md_h md, uct_mem_h memh)
     TAGWIRE_SYMBOL(uct_md_mem_dereg);

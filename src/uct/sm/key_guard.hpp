@@ -4,14 +4,14 @@
 // Each arena begins with a table of generations, one per index of a key (kKeyIndexMax). The owner
 // writes it: odd while a registration has the index, even otherwise, and never a value used
 // before. A key carries the generation of its registration. A reader compares it before and after,
-// so the data that it reports were read while the registration was in force. A writer compares
-// before: a write that has begun when the owner takes the key back still lands.
+// so the data that it reports were read while the registration was in force. A writer says that it
+// writes, then compares, and the owner waits for those that do (writers.hpp).
 //
 //     owner                                  reader
 //     generation = next even                 generation is the key's?
 //     -- fence --                            read
-//     the memory is the program's again      -- fence --
-//                                            generation is the key's still?
+//     writers are waited for                 -- fence --
+//     the memory is the program's again      generation is the key's still?
 #pragma once
 
 #include <ucs/type/status.h>

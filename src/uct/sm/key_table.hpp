@@ -31,6 +31,7 @@ struct MemHandle : ucs::FromReserve {
     std::uint64_t generation = 0;
     unsigned flags = 0;  // UCT_MD_MEM_ACCESS_*
     bool is_allocated = false;
+    bool is_packed = false;  // somebody may have its key; by atomic_ref, threads may pack at a time
 };
 
 class KeyTable {

@@ -29,7 +29,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 4;
+constexpr std::uint32_t kFormatVersion = 5;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 

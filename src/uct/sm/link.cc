@@ -131,6 +131,12 @@ void Link::retire_buffers() {
     }
 }
 
+void Link::end_writing(bool is_ours) {
+    if (is_ours)
+        writer.leave();
+    iface.sm_md().writers().take_back(std::exchange(peer_writer, kSharedWriter));
+}
+
 void Link::begin_tx(std::uint64_t start, HostFences fences) {
     auto* head = reinterpret_cast<RingHead*>(tx_segment.base());
     const auto slots = [&](std::size_t offset) {

@@ -36,6 +36,7 @@
 #include "uct/sm/ring.hpp"
 #include "uct/sm/transfer.hpp"
 #include "uct/sm/wire.hpp"
+#include "uct/sm/writers.hpp"
 
 namespace tagwire::sm {
 
@@ -178,6 +179,8 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     ucs::PeerCredentials peer{};
     PeerProcess* process = nullptr;
     std::shared_ptr<ArenaMapping> arena;
+    Writer<> writer;                            // ours there
+    std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
     ucs::Mapping bell_page;
     std::uint32_t bell_bit = 0;
     std::uint8_t numa_node = 0xff;
@@ -233,6 +236,9 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
 
     /// Nothing is sent any more.
     void retire_buffers();
+    /// Nothing is written by this connection any more. `is_ours`: this is no forked child, which
+    /// would speak for its parent.
+    void end_writing(bool is_ours);
 
     /// For a debugger.
     void close_ring() const {

@@ -98,6 +98,7 @@ void LinkEnds::let_go(Link& link) {
     link.retire_buffers();
     link.tx_segment = ucs::Mapping();
     link.bell_page = ucs::Mapping();
+    link.end_writing(true);
     iface_.connections.processes().leave(link);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/remote_access.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -72,10 +74,14 @@ bool RemoteAccess::step_serve(Link& link) {
 void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
     if (!link.rx_segment->geometry.has_buffer(push.seg, push.length))
         return iface_.ends.violation(link, "write with an impossible buffer or length");
-    std::byte* to =
-        iface_.sm_md().resolve(push.key, push.address, push.length, UCT_MD_MEM_ACCESS_REMOTE_PUT);
-    if (to != nullptr)
-        std::memcpy(to, link.rx_segment->buffer(push.seg), push.length);
+    std::byte* to = nullptr;
+    {
+        const Writing writing(own_writer());
+        to = iface_.sm_md().resolve(push.key, push.address, push.length,
+                                    UCT_MD_MEM_ACCESS_REMOTE_PUT);
+        if (to != nullptr)
+            std::memcpy(to, link.rx_segment->buffer(push.seg), push.length);
+    }
     link.rx_segment->returns.give_back(push.seg);
     if (to != nullptr && push.is_last == 0)
         return;
@@ -87,6 +93,7 @@ void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
 void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
     if (atomic.opcode >= UCT_ATOMIC_OP_LAST || (atomic.bytes != 4 && atomic.bytes != 8))
         return iface_.ends.violation(link, "atomic operation of an unknown kind");
+    const Writing writing(own_writer());
     std::byte* at = iface_.sm_md().resolve(atomic.key, atomic.address, atomic.bytes,
                                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC);
     AtomicReplyBody reply{0, atomic.op, UCS_ERR_INVALID_ADDR};
@@ -100,6 +107,22 @@ void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
                                               static_cast<std::uint32_t>(atomic.compare));
     }
     link.send_control(Kind::kAtomicReply, reply);
+}
+
+/// For what we write for peers: any thread may deregister the memory meanwhile.
+const Writer<>& RemoteAccess::own_writer() {
+    if (own_writer_.word == nullptr) {
+        Writers& writers = iface_.sm_md().writers();
+        own_index_ = writers.give(::getpid());
+        own_writer_ = {writers.at(own_index_), own_index_ == kSharedWriter,
+                       HostFences{!iface_.rings.has_membarrier()}};
+    }
+    return own_writer_;
+}
+
+RemoteAccess::~RemoteAccess() {
+    own_writer_.leave();
+    iface_.sm_md().writers().take_back(own_index_);
 }
 
 // ---- Our operations
@@ -145,39 +168,48 @@ bool RemoteAccess::step_push(Op& op) {
     return true;
 }
 
+ucs_status_t RemoteAccess::write_piece(const Op& op, std::span<const iovec> from,
+                                       std::size_t bytes) {
+    const Link& link = *op.owner;
+    if (!link.is_alive())
+        return UCS_ERR_CONNECTION_RESET;
+    const Writing writing(link.writer);
+    if (!op.guard.is_good())
+        return UCS_ERR_INVALID_ADDR;
+    return ucs::process_write(link.peer.pid, from.data(), from.size(), op.remote, bytes);
+}
+
+ucs_status_t RemoteAccess::read_piece(const Op& op, std::span<const iovec> to, std::size_t bytes) {
+    const Link& link = *op.owner;
+    if (!op.guard.is_good())
+        return UCS_ERR_INVALID_ADDR;
+    const ucs_status_t status =
+        ucs::process_read(link.peer.pid, to.data(), to.size(), op.remote, bytes);
+    if (status != UCS_OK)
+        return status;
+    // The data counts only if it was the peer's: its pid may have gone to another process by now.
+    return link.is_alive() ? op.guard.status() : UCS_ERR_CONNECTION_RESET;
+}
+
 bool RemoteAccess::step(Op& op) {
     if (op.help != nullptr)
         return iface_.both.step(op);
     if (op.kind == OpKind::kPush)
         return step_push(op);
-    const Link& link = *op.owner;
     iovec local[kIovMax];
     std::size_t count = 0;
     const std::size_t bytes =
         op.cursor.pieces(local, kIovMax, std::min<std::uint64_t>(op.left, kCopyStepBytes), &count);
-    const bool is_put = op.kind == OpKind::kCopyPut;
-    if (!op.guard.is_good()) {
-        finish_step(op, UCS_ERR_INVALID_ADDR);
-        return true;
-    }
-    ucs_status_t status = UCS_ERR_CONNECTION_RESET;
-    if (!is_put || link.is_alive()) {
-        status = is_put ? ucs::process_write(link.peer.pid, local, count, op.remote, bytes)
-                        : ucs::process_read(link.peer.pid, local, count, op.remote, bytes);
-    }
-    // The data read counts only if it was the peer's: its pid may have gone to another process by
-    // now.
-    if (status == UCS_OK && !is_put && !link.is_alive())
-        status = UCS_ERR_CONNECTION_RESET;
+    const ucs_status_t status = op.kind == OpKind::kCopyPut ? write_piece(op, {local, count}, bytes)
+                                                            : read_piece(op, {local, count}, bytes);
     if (status == UCS_ERR_REJECTED) {
         use_messages_instead(op);
         return true;
     }
-    iface_.count(SmCounter::kProcessVmBytes, bytes);
     op.remote += bytes;
     op.left -= bytes;
     if (status == UCS_OK)
-        status = op.guard.status();
+        iface_.count(SmCounter::kProcessVmBytes, bytes);
     if (status != UCS_OK || op.left == 0)
         finish_step(op, status);
     return true;

@@ -11,14 +11,24 @@
 // its reply; a malformed one ends the connection.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "uct/sm/link.hpp"
 #include "uct/sm/transfer.hpp"
+#include "uct/sm/writers.hpp"
 
 namespace tagwire::sm {
 
 class RemoteAccess {
   public:
     explicit RemoteAccess(SmIface& owner) : iface_(owner) {}
+    RemoteAccess(const RemoteAccess&) = delete;
+    RemoteAccess& operator=(const RemoteAccess&) = delete;
+    ~RemoteAccess();
 
     // ---- Our operations
     /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
@@ -43,9 +53,14 @@ class RemoteAccess {
 
   private:
     bool step_push(Op& op);
+    static ucs_status_t write_piece(const Op& op, std::span<const iovec> from, std::size_t bytes);
+    static ucs_status_t read_piece(const Op& op, std::span<const iovec> to, std::size_t bytes);
+    const Writer<>& own_writer();
     static void unpack_piece(Op& op, const std::byte* from, std::size_t bytes);
 
     SmIface& iface_;
+    Writer<> own_writer_;
+    std::uint32_t own_index_ = kSharedWriter;
     ucs_status_t first_status_ = UCS_OK;  // of step_first()
 };
 

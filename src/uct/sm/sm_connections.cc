@@ -69,6 +69,7 @@ SmConnections::~SmConnections() {
             continue;
         if (link->tx_made)
             link->close_ring();
+        link->end_writing(events_.is_ours());
         close_socket(*link);
         if (link->rx_segment != nullptr)
             std::exchange(link->rx_segment, nullptr)->abandon();
@@ -266,6 +267,13 @@ ucs_status_t SmConnections::take_hello(Link& link, const Hello& hello,
     if (status != UCS_OK)
         return status;
     link.bell_bit = hello.bell_bit;
+    // The arena may be known already, by what another hello has said of it.
+    std::byte* const word = link.arena->at(kGenerationsBytes + hello.writer * sizeof(WriterWord<>),
+                                           sizeof(WriterWord<>));
+    if (word == nullptr)
+        return UCS_ERR_INVALID_PARAM;
+    link.writer = {reinterpret_cast<WriterWord<>*>(word), hello.writer == kSharedWriter,
+                   HostFences{!iface_.rings.has_membarrier()}};
     link.peer_name = hello.name;
     link.peer_fences = hello.has_membarrier == 0;
     if (!link.peer_fences)
@@ -399,6 +407,9 @@ ucs_status_t SmConnections::send_hello(Link& link, std::uint64_t cookie) {
     hello.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
     hello.probe_value = probe_value_;
     hello.bell_bit = link.index % kBellBits;
+    if (link.peer_writer == kSharedWriter)  // it may be sent again
+        link.peer_writer = iface_.sm_md().writers().give(link.peer.pid);
+    hello.writer = link.peer_writer;
     const int fds[] = {iface_.rings.bell_fd(), iface_.sm_md().arena().fd()};
     return ucs::unix_send(link.socket.get(), bytes_of(hello), fds, 2);
 }
@@ -526,6 +537,7 @@ void SmConnections::remove(Link& link) {
     iface_.ends.forget(link);
     forget_name(link);
     link.retire_buffers();
+    link.end_writing(events_.is_ours());
     processes_.leave(link);
     if (link.rx_segment != nullptr)
         link.rx_segment->abandon();

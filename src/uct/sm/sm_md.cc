@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "ucs/debug/check.hpp"
@@ -27,21 +28,21 @@ std::size_t address_space_limit() {
 
 ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p) {
     const auto has_room = [](std::size_t bytes) {
-        return ucs::has_address_space(bytes + kGenerationsBytes);
+        return ucs::has_address_space(bytes + kTablesBytes);
     };
     const std::size_t arena_bytes = options.arena_bytes != 0
                                         ? options.arena_bytes
                                         : default_arena_bytes(address_space_limit(), has_room);
     std::unique_ptr<Arena> arena;
-    ucs_status_t status = Arena::create(arena_bytes + kGenerationsBytes, &arena);
+    ucs_status_t status = Arena::create(arena_bytes + kTablesBytes, &arena);
     if (status != UCS_OK)
         return status;
-    std::byte* generations = nullptr;
+    std::byte* tables = nullptr;
     std::size_t bytes = 0;
-    status = arena->allocate(kGenerationsBytes, &generations, &bytes);
+    status = arena->allocate(kTablesBytes, &tables, &bytes);
     if (status != UCS_OK)
         return status;
-    TW_CHECK(generations == arena->mapping().base());
+    TW_CHECK(tables == arena->mapping().base());
     *md_p = new SmMd(family, std::move(arena));
     return UCS_OK;
 }
@@ -49,7 +50,8 @@ ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options
 SmMd::SmMd(const uct::Component& family, std::unique_ptr<Arena> arena)
     : Md(family),
       arena_(std::move(arena)),
-      keys_(reinterpret_cast<Generation*>(arena_->mapping().base())) {}
+      keys_(reinterpret_cast<Generation*>(arena_->mapping().base())),
+      writers_(reinterpret_cast<WriterWord<>*>(arena_->mapping().base() + kGenerationsBytes)) {}
 
 SmMd::~SmMd() {
     keys_.for_each([](MemHandle& handle) {
@@ -61,7 +63,7 @@ SmMd::~SmMd() {
 }
 
 ucs_status_t SmMd::query(uct_md_attr_t* attr) {
-    attr->cap.max_alloc = arena_->mapping().bytes() - kGenerationsBytes;
+    attr->cap.max_alloc = arena_->mapping().bytes() - kTablesBytes;
     attr->cap.max_reg = SIZE_MAX;
     attr->cap.flags =
         UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_RKEY_PTR;
@@ -103,6 +105,9 @@ MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
 
 void SmMd::forget(MemHandle* handle) {
     keys_.remove(*handle);
+    constexpr unsigned kWrites = UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+    if ((handle->flags & kWrites) != 0 && handle->is_packed)
+        writers_.wait();
     delete handle;
 }
 
@@ -163,7 +168,9 @@ ucs_status_t SmMd::mem_dereg(uct_mem_h memh) {
 }
 
 ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
-    const auto* handle = static_cast<const MemHandle*>(memh);
+    auto* handle = static_cast<MemHandle*>(memh);
+    // Relaxed: whoever ends the registration has heard of the key.
+    std::atomic_ref(handle->is_packed).store(true, std::memory_order_relaxed);
     const PackedRkey rkey{kRkeyMagic,
                           handle->key,
                           arena_->mapping().id(),

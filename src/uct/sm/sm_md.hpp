@@ -16,6 +16,7 @@
 #include "uct/sm/key_table.hpp"
 #include "uct/sm/options.hpp"
 #include "uct/sm/wire.hpp"
+#include "uct/sm/writers.hpp"
 
 namespace tagwire::sm {
 
@@ -50,14 +51,17 @@ class SmMd : public uct::Md {
     }
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
+    [[nodiscard]] Writers& writers() { return writers_; }
 
   private:
     SmMd(const uct::Component& family, std::unique_ptr<Arena> arena);
     MemHandle* track(std::byte* address, std::size_t length, unsigned flags);
+    /// When nobody reads or writes by its key any more.
     void forget(MemHandle* handle);
 
     std::unique_ptr<Arena> arena_;
     KeyTable keys_;
+    Writers writers_;
 };
 
 }  // namespace tagwire::sm

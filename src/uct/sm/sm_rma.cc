@@ -16,6 +16,20 @@
 
 namespace tagwire::sm {
 
+namespace {
+
+/// By stores; an owner whose key ends waits for them.
+template <class Store>
+ucs_status_t write(const Link& link, const KeyGuard& guard, Store store) {
+    const Writing writing(link.writer);
+    if (!guard.is_good())
+        return UCS_ERR_INVALID_ADDR;
+    store();
+    return UCS_OK;
+}
+
+}  // namespace
+
 struct SmEp::Target {
     std::byte* direct = nullptr;  // null: by the link's copy path
     const RemoteKey* key = nullptr;
@@ -120,10 +134,8 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
     if (status != UCS_OK)
         return status;
-    if (target.direct != nullptr) {
-        std::memcpy(target.direct, buffer, length);
-        return target.guard.status();
-    }
+    if (target.direct != nullptr)
+        return write(link(), target.guard, [&] { std::memcpy(target.direct, buffer, length); });
     const uct_iov_t iov{const_cast<void*>(buffer), length, nullptr, 0, 1};
     if (link().copy_path == CopyPath::kMessages) {
         // The buffer is the caller's again when we return, so all of it must go now.
@@ -159,8 +171,7 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
     if ((status = resolve(rkey, remote_addr, bytes, &target)) != UCS_OK)
         return status;
     if (target.direct != nullptr) {
-        std::memcpy(target.direct, packed, bytes);
-        status = target.guard.status();
+        status = write(link(), target.guard, [&] { std::memcpy(target.direct, packed, bytes); });
         return status < 0 ? static_cast<ssize_t>(status) : static_cast<ssize_t>(bytes);
     }
     const uct_iov_t iov{packed, bytes, nullptr, 0, 1};
@@ -190,11 +201,10 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
     if (target.direct == nullptr)
         return start_transfer(kind, iov, iovcnt, bytes, remote_addr, target, comp);
     IovCursor cursor(iov, iovcnt);
-    if (kind == OpKind::kCopyPut)
-        cursor.gather(target.direct, bytes);
-    else
-        cursor.scatter(target.direct, bytes);
     link().iface.count(SmCounter::kDirectBytes, bytes);
+    if (kind == OpKind::kCopyPut)
+        return write(link(), target.guard, [&] { cursor.gather(target.direct, bytes); });
+    cursor.scatter(target.direct, bytes);
     return target.guard.status();
 }
 
@@ -280,10 +290,11 @@ ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t rem
     if (status != UCS_OK)
         return status;
     if (target.direct != nullptr) {
-        const T before = apply_atomic<T>(target.direct, opcode, value, compare);
-        if (result != nullptr)
-            *result = before;
-        return UCS_OK;
+        return write(link(), target.guard, [&] {
+            const T before = apply_atomic<T>(target.direct, opcode, value, compare);
+            if (result != nullptr)
+                *result = before;
+        });
     }
     if ((status = make_room(1, 0)) != UCS_OK)
         return status;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "uct/sm/writers.hpp"
+
 namespace tagwire::sm {
 
 namespace {
@@ -102,7 +104,8 @@ std::optional<RingGeometry> check_ring_offer(const RingOffer& offer, std::string
 
 bool check_hello(const Hello& hello, std::string* reason) {
     const bool good = hello.arena_bytes != 0 && hello.arena_bytes <= kArenaBytesMax &&
-                      hello.arena_bytes % 4096 == 0 && hello.bell_bytes >= sizeof(Bell<>) &&
+                      hello.arena_bytes % 4096 == 0 && hello.arena_bytes >= kTablesBytes &&
+                      hello.writer < kWriters && hello.bell_bytes >= sizeof(Bell<>) &&
                       hello.bell_bytes <= 65536 && hello.arena_id != 0;
     if (!good && reason != nullptr)
         *reason = "hello with impossible sizes";

@@ -68,7 +68,7 @@ struct Hello {
     std::uint64_t probe_address;  // where probe_value lies in the speaker's memory: can we read it?
     std::uint64_t probe_value;
     std::uint32_t bell_bit;  // bit that the addressed side's ring rings at the speaker's bell
-    std::uint32_t reserved;
+    std::uint32_t writer;    // the addressed side's word in the speaker's arena (writers.hpp)
 };
 
 /// Announces a ring for messages to the other side. Descriptors with it: its segment, and the pool

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations of the threads of one worker, by one transmit context or several, while
 // another thread progresses the owner. Only the public API.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -94,6 +96,75 @@ TEST_P(MsgRmaThreads, those_of_one_worker_use_memory_of_a_peer) {
         EXPECT_EQ(memory.number<std::uint64_t>(), kThreads * kRounds);
         tw_key_free(key);
         EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    }
+}
+
+/// Puts and adds until something is refused.
+void use_until_refused(tw_worker_h worker, tw_ep_h ep, tw_key_h key, std::uint64_t base,
+                       std::size_t length) {
+    const Bytes data = pattern(length, 1);
+    const std::uint64_t one = 1;
+    tw_status_t status = TW_OK;
+    for (unsigned round = 0; status == TW_OK; ++round) {
+        tw_request_h request = nullptr;
+        do {
+            status = round % 2 == 0 ? tw_put(ep, data.data(), length, base, key, nullptr, &request)
+                                    : tw_atomic(ep, TW_ATOMIC_ADD, TW_UINT64, &one, base, key,
+                                                nullptr, &request);
+            if (status == TW_ERR_NO_RESOURCE)
+                tw_worker_progress(worker);
+        } while (status == TW_ERR_NO_RESOURCE);
+        if (status == TW_INPROGRESS) {
+            status = tw_request_wait(request, TW_WAIT_YIELD, 60'000'000'000, nullptr);
+            tw_request_free(request);
+        }
+        // A flush has the refusal of those that had completed.
+        if (status == TW_OK && round % 64 == 0 &&
+            tw_ep_flush(ep, nullptr, &request) == TW_INPROGRESS) {
+            status = tw_request_wait(request, TW_WAIT_YIELD, 60'000'000'000, nullptr);
+            tw_request_free(request);
+        }
+    }
+}
+
+TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone) {
+    constexpr int kTimes = 6;
+    for (int time = 0; time < 2 * kTimes; ++time) {
+        const std::size_t length = time % 3 == 0 ? 200'000 : 8;
+        Node from(context_.get(), shared_worker());
+        Node to(context_.get(), TW_THREAD_MULTI);
+        // Allocated memory may be that of another allocation later.
+        Shared memory(context_.get(), 256 * 1024,
+                      time < kTimes ? Shared::Kind::kMapped : Shared::Kind::kAllocated);
+        const tw_ep_h ep = from.to(to);
+        const tw_key_h key = memory.key_for(ep);
+        std::atomic<bool> is_over{false};
+        std::thread owner([&] {
+            // SYNC test_rma_over: the others have ended.
+            while (!is_over.load(std::memory_order_acquire)) {
+                if (tw_worker_progress(to.worker()) == 0)
+                    std::this_thread::yield();
+            }
+        });
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i < 2; ++i)
+            threads.emplace_back(use_until_refused, from.worker(), ep, key, memory.address(),
+                                 length);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2 + time));
+        memory.unmap();
+        const Shared again(context_.get(), 256 * 1024, Shared::Kind::kAllocated);
+        std::byte* const at = time < kTimes ? memory.at() : again.at();
+        std::fill_n(at, 256 * 1024, std::byte{0xee});
+        for (std::thread& thread : threads)
+            thread.join();
+        // SYNC test_rma_over: pairs with the owner's loop.
+        is_over.store(true, std::memory_order_release);
+        owner.join();
+        EXPECT_TRUE(
+            std::all_of(at, at + 256 * 1024, [](std::byte b) { return b == std::byte{0xee}; }))
+            << "time " << time;
+        tw_key_free(key);
+        tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
     }
 }
 

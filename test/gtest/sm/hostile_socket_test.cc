@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
                     HelloLie{"arena_bytes", [](sm::Hello& h) { h.arena_bytes *= 2; }},
                     HelloLie{"arena_huge", [](sm::Hello& h) { h.arena_bytes = UINT64_MAX; }},
                     HelloLie{"arena_id", [](sm::Hello& h) { h.arena_id = 0; }},
+                    HelloLie{"writer", [](sm::Hello& h) { h.writer = sm::kWriters; }},
                     HelloLie{"bell_bytes", [](sm::Hello& h) { h.bell_bytes *= 2; }},
                     HelloLie{"bell_tiny", [](sm::Hello& h) { h.bell_bytes = 8; }}),
     [](const auto& param_info) { return std::string(param_info.param.name); });

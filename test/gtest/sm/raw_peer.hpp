@@ -17,6 +17,7 @@
 #include "uct/sm/layout.hpp"
 #include "uct/sm/messages.hpp"
 #include "uct/sm/wire.hpp"
+#include "uct/sm/writers.hpp"
 
 namespace tagwire::test {
 
@@ -41,7 +42,7 @@ inline sm::AmSegBody in_buffer(std::uint32_t seg) {
 
 class RawPeer {
   public:
-    static constexpr std::size_t kArenaBytes = std::size_t{1} << 20;
+    static constexpr std::size_t kArenaBytes = sm::kTablesBytes + (std::size_t{1} << 20);
 
     /** Connects to `victim`; says nothing yet. */
     RawPeer(const Puppet& puppet, const sm::IfaceAddress& victim);

@@ -4,6 +4,7 @@
 // wrong is refused by itself.
 
 #include "uct/sm/wire.hpp"
+#include "uct/sm/writers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -70,12 +71,12 @@ constexpr Hello kHello{.magic = kPacketMagic,
                        .cookie = 1,
                        .name = 2,
                        .arena_id = 3,
-                       .arena_bytes = 1 << 20,
+                       .arena_bytes = kTablesBytes + 4096,
                        .bell_bytes = 4096,
                        .probe_address = 5,
                        .probe_value = 6,
                        .bell_bit = 7,
-                       .reserved = 0};
+                       .writer = 8};
 
 RingOffer good_offer() {
     const RingGeometry geometry{16, 512, 8, 4096};
@@ -128,7 +129,9 @@ TEST(HelloPacket, is_refused_by_each_impossible_size) {
     EXPECT_TRUE(refused([](Hello& h) { h.arena_bytes = UINT64_MAX; }));
     EXPECT_TRUE(refused([](Hello& h) { h.arena_bytes = (std::uint64_t{1} << 44) + 4096; }));
     EXPECT_TRUE(refused([](Hello& h) { h.arena_bytes += 1; }));
+    EXPECT_TRUE(refused([](Hello& h) { h.arena_bytes = kTablesBytes - 4096; }));
     EXPECT_TRUE(refused([](Hello& h) { h.arena_id = 0; }));
+    EXPECT_TRUE(refused([](Hello& h) { h.writer = kWriters; }));
     EXPECT_TRUE(refused([](Hello& h) { h.bell_bytes = 0; }));
     EXPECT_TRUE(refused([](Hello& h) { h.bell_bytes = sizeof(Bell<>) - 1; }));
     EXPECT_TRUE(refused([](Hello& h) { h.bell_bytes = 65537; }));
