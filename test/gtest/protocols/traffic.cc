@@ -21,8 +21,10 @@ Traffic::Traffic(std::uint64_t seed, tw_context_h context, const Options& option
 }
 
 Traffic::~Traffic() {
-    for (const auto& node : nodes_)
+    for (const auto& node : nodes_) {
+        memory_.close(*node);
         node->worker.reset();
+    }
     for (const auto& op : ops_)
         if (op->mapped != nullptr)
             tw_mem_unmap(context_of(op->node->index), op->mapped);
@@ -31,6 +33,7 @@ Traffic::~Traffic() {
 TrafficNode& Traffic::open_node() {
     nodes_.push_back(std::make_unique<TrafficNode>());
     TrafficNode& node = *nodes_.back();
+    node.traffic = this;
     node.index = static_cast<unsigned>(nodes_.size() - 1);
     tw_worker_params_t params{};
     params.ep_failed = [](void* arg, tw_ep_h ep, tw_status_t) {
@@ -39,6 +42,8 @@ TrafficNode& Traffic::open_node() {
         of.failed.push_back(ep);
     };
     params.ep_failed_arg = &node;
+    params.rma_event = TrafficMemory::on_event;
+    params.rma_event_arg = &node;
     params.thread_mode = chance(3) ? TW_THREAD_MULTI : TW_THREAD_SINGLE;
     tw_worker_h worker = nullptr;
     EXPECT_EQ(tw_worker_create(context_of(node.index), &params, &worker), TW_OK);
@@ -60,6 +65,8 @@ TrafficNode& Traffic::open_node() {
         each->sent.resize(nodes_.size());
         each->flushed.resize(nodes_.size());
     }
+    memory_.open();
+    ams_.open();
     return node;
 }
 
@@ -87,7 +94,13 @@ void Traffic::act(TrafficNode& node) {
         return flush(node);
     if (what < 26)
         return receive_many(node);
-    if (what < 60)
+    if (what < 34)
+        return memory_.act(node);
+    if (what < 40)
+        return ams_.send(node);
+    if (what < 42)
+        return void(ams_.use_kept(node));
+    if (what < 70)
         return receive(node);
     send(node);
 }
@@ -177,10 +190,19 @@ void Traffic::forget_ended() {
 void Traffic::kill() {
     TrafficNode& victim = pick_node();
     ++dead_;
+    memory_.close(victim);
+    for (const auto& node : nodes_) {
+        memory_.excuse(victim.index, node->index);
+        ams_.excuse(victim.index, node->index);
+    }
     victim.worker.reset();
-    for (const auto& op : ops_)
-        if (op->node == &victim)
-            op->ends = 1;
+    for (const auto& op : ops_) {
+        if (op->node != &victim)
+            continue;
+        if (!op->is_over())
+            memory_.never_ends(*op);
+        op->ends = 1;
+    }
     std::erase_if(tested_, [&](const TrafficOp* op) { return op->node == &victim; });
     for (const auto& node : nodes_) {
         for (Reference& space : node->spaces)

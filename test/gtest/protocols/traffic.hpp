@@ -2,7 +2,8 @@
 // Random use of the messaging layer by several workers of one process, checked by the reference.
 //
 // A seed decides the operations: sends of every kind and length, receives of every kind, buffered
-// ones too, peeks, claims, cancels, flushes, closes, and how each end is reported. Reports of the
+// ones too, peeks, claims, cancels, flushes, closes, active messages, operations on each other's
+// memory, and how each end is reported. Reports of the
 // workers are checked at once: that an operation ends once, envelopes, both lengths, every byte,
 // that nothing else was written. settle() then receives whatever is left until nothing is
 // outstanding, and the reference checks each name space of each worker.
@@ -26,6 +27,8 @@
 
 #include "protocols/fixture.hpp"
 #include "protocols/reference.hpp"
+#include "protocols/traffic_am.hpp"
+#include "protocols/traffic_memory.hpp"
 
 namespace tagwire::test {
 
@@ -38,7 +41,20 @@ struct FreeMemory {
 
 /// One operation of the program.
 struct TrafficOp {
-    enum class Kind { kSend, kReceive, kMany, kPeek, kClaim, kFlush, kClose };
+    enum class Kind {
+        kSend,
+        kReceive,
+        kMany,
+        kPeek,
+        kClaim,
+        kFlush,
+        kClose,
+        kPut,
+        kGet,
+        kAtomic,
+        kAm,
+        kAmReceive
+    };
     enum class Report { kPolled, kCalled, kTested, kNobody };
     Traffic* traffic = nullptr;
     TrafficNode* node = nullptr;
@@ -58,7 +74,8 @@ struct TrafficOp {
     tw_message_h message = nullptr;  // that a claim is about
     std::size_t match = 0;           // ... among those of the record
     TrafficOp* claimed_by = nullptr;
-    std::size_t mark = 0;  // a flush: how much was sent before
+    std::size_t mark = 0;         // a flush: how much was sent before
+    std::size_t memory_mark = 0;  // ... and was put
     Tick cancelled = kNever;
     bool is_open = false;  // its end will be told
     int ends = 0;
@@ -66,6 +83,7 @@ struct TrafficOp {
 };
 
 struct TrafficNode {
+    Traffic* traffic = nullptr;
     unsigned index = 0;
     std::unique_ptr<tw_worker, WorkerDeleter> worker;  // null: it died
     Bytes address;
@@ -106,6 +124,8 @@ class Traffic {
     void run();
 
   private:
+    friend TrafficMemory;
+    friend TrafficAm;
     using Kind = TrafficOp::Kind;
     using Report = TrafficOp::Report;
     static constexpr std::size_t kGuardBytes = 16;
@@ -140,6 +160,7 @@ class Traffic {
     // ---- traffic_end.cc
     void settle();
     void receive_the_rest(TrafficNode& node);
+    void flush_all();
     bool is_everything_received();
     bool is_all_over() const;
     std::string missing() const;
@@ -156,6 +177,7 @@ class Traffic {
     void send(TrafficNode& node);
     void draw_message(TrafficOp& op);
     void flush(TrafficNode& node);
+    tw_status_t flush_to(TrafficNode& node, unsigned peer);
     void cancel(TrafficNode& node);
     void end_send(TrafficOp& op, const tw_completion_t& done);
     void end_flush(TrafficOp& op, const tw_completion_t& done);
@@ -200,6 +222,8 @@ class Traffic {
     std::deque<std::unique_ptr<TrafficOp>> ops_;
     std::vector<TrafficOp*> with_memory_;  // that has not been given back
     std::vector<TrafficOp*> tested_;
+    TrafficMemory memory_{*this};
+    TrafficAm ams_{*this};
     unsigned dead_ = 0;
     unsigned breaks_ = 0;  // closes by force
     unsigned depth_ = 0;   // callbacks that act

@@ -23,6 +23,8 @@ void Traffic::close_gracefully(TrafficNode& node, unsigned peer) {
     op.peer = peer;
     draw_report(op);
     op.mark = node.sent[peer].size();
+    op.memory_mark = memory_.mark(node, peer);
+    memory_.forget_key(node, peer);
     ++clock_;
     make_old(node, *nodes_[peer]);
     const tw_ep_h ep = std::exchange(node.eps[peer], nullptr);
@@ -50,6 +52,7 @@ void Traffic::end_close(TrafficOp& op, const tw_completion_t& done) {
 void Traffic::close_by_force(TrafficNode& node, unsigned peer) {
     ++clock_;
     ++breaks_;
+    memory_.forget_key(node, peer);
     excuse(node, *nodes_[peer]);
     EXPECT_EQ(
         tw_ep_close(std::exchange(node.eps[peer], nullptr), TW_EP_CLOSE_FORCE, nullptr, nullptr),
@@ -75,6 +78,7 @@ void Traffic::close_failed(TrafficNode& node) {
         const auto peer = static_cast<unsigned>(found - node.eps.begin());
         EXPECT_TRUE(!nodes_[peer]->is_alive() || node.broken[peer] != 0);
         *found = nullptr;
+        memory_.forget_key(node, peer);
         excuse(node, *nodes_[peer]);
         const unsigned flags = chance(2) ? unsigned{TW_EP_CLOSE_FORCE} : 0U;
         EXPECT_EQ(tw_ep_close(ep, flags, nullptr, nullptr), TW_OK);
@@ -90,6 +94,8 @@ void Traffic::make_old(TrafficNode& a, TrafficNode& b) {
 
 void Traffic::excuse(TrafficNode& a, TrafficNode& b) {
     make_old(a, b);
+    memory_.excuse(a.index, b.index);
+    ams_.excuse(a.index, b.index);
     for (const auto& [from, to] : {std::pair{&a, &b}, {&b, &a}}) {
         from->broken[to->index] = 1;
         for (const auto& [is_tagged, record] : from->sent[to->index])

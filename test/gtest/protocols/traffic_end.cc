@@ -26,8 +26,10 @@ void Traffic::settle() {
             if (node->is_alive())
                 receive_the_rest(*node);
         forget_ended();
-        return is_everything_received();
+        return is_everything_received() && ams_.is_quiet();
     });
+    if (ok())
+        flush_all();
     cancel_the_rest();
     run_until("every operation has ended", [&] { return is_all_over(); });
     if (ok())
@@ -40,6 +42,8 @@ void Traffic::settle() {
     forget_ended();
     if (ok())
         check_reference();
+    if (ok())
+        memory_.check();
 }
 
 void Traffic::run_until(const char* what, const std::function<bool()>& is_over) {
@@ -56,9 +60,31 @@ void Traffic::run_until(const char* what, const std::function<bool()>& is_over) 
     }
 }
 
+/// Puts and atomics that have ended are there afterwards.
+void Traffic::flush_all() {
+    std::vector<std::pair<TrafficNode*, unsigned>> left;
+    for (const auto& node : nodes_)
+        for (unsigned peer = 0; peer < nodes_.size() && node->is_alive(); ++peer)
+            left.emplace_back(node.get(), peer);
+    const auto is_done = [&](const std::pair<TrafficNode*, unsigned>& way) {
+        return way.first->eps[way.second] == nullptr ||
+               flush_to(*way.first, way.second) != TW_ERR_NO_RESOURCE;
+    };
+    run_until("all is flushed", [&] {
+        std::erase_if(left, is_done);
+        return left.empty();
+    });
+    const auto is_flushed = [](const auto& op) {
+        return op->kind != Kind::kFlush || op->is_over() || !op->is_open;
+    };
+    run_until("every flush has ended, and every notice has come",
+              [&] { return std::ranges::all_of(ops_, is_flushed) && memory_.is_quiet(); });
+}
+
 /// One receive of anything in either name space, and what was claimed.
 void Traffic::receive_the_rest(TrafficNode& node) {
     claim(node);
+    ams_.use_kept(node);
     for (const bool is_tagged : {false, true}) {
         TrafficOp*& rest = node.rest[is_tagged ? 1 : 0];
         if (rest != nullptr && !rest->is_over())
@@ -109,8 +135,10 @@ bool Traffic::is_everything_received() {
 }
 
 std::string Traffic::text(const TrafficOp& op) {
-    constexpr const char* kNames[] = {"send",  "receive", "receive of many", "peek", "claim",
-                                      "flush", "close"};
+    constexpr const char* kNames[] = {
+        "send",  "receive", "receive of many", "peek",
+        "claim", "flush",   "close",           "put",
+        "get",   "atomic",  "active message",  "receive of an active message"};
     constexpr const char* kReports[] = {"polled", "called back", "tested", "told nobody"};
     std::ostringstream out;
     out << kNames[static_cast<int>(op.kind)] << " of worker " << op.node->index << ", peer "

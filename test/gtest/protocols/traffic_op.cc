@@ -153,6 +153,14 @@ void Traffic::ended(TrafficOp& op, const tw_completion_t& done) {
             return end_flush(op, done);
         case Kind::kClose:
             return end_close(op, done);
+        case Kind::kPut:
+        case Kind::kGet:
+        case Kind::kAtomic:
+            return memory_.end(op, done);
+        case Kind::kAm:
+            return ams_.end_send(op, done);
+        case Kind::kAmReceive:
+            return ams_.end_receive(op, done);
     }
 }
 

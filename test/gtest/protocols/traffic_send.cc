@@ -143,6 +143,8 @@ void Traffic::cancel(TrafficNode& node) {
             op.cancelled = ++clock_;
         if (op.kind == Kind::kSend)
             message_of(op).has_asked_back = true;
+        if (op.kind == Kind::kAm)
+            ams_.give_up(op);
         EXPECT_EQ(tw_request_cancel(op.request), TW_OK);
         return;
     }
@@ -152,17 +154,20 @@ void Traffic::cancel(TrafficNode& node) {
 
 void Traffic::flush(TrafficNode& node) {
     const auto peer = static_cast<unsigned>(pick(nodes_.size()));
-    const tw_ep_h ep = node.eps[peer];
-    if (ep == nullptr)
-        return;
+    if (node.eps[peer] != nullptr)
+        flush_to(node, peer);
+}
+
+tw_status_t Traffic::flush_to(TrafficNode& node, unsigned peer) {
     TrafficOp& op = new_op(node, Kind::kFlush);
     op.peer = peer;
     draw_report(op);
     op.mark = node.sent[peer].size();
+    op.memory_mark = memory_.mark(node, peer);
     ++clock_;
-    post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        const tw_status_t status = tw_ep_flush(ep, what, request_p);
-        return status;
+    const tw_ep_h ep = node.eps[peer];
+    return post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
+        return tw_ep_flush(ep, what, request_p);
     });
 }
 
@@ -175,6 +180,7 @@ void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
     }
     if (!to.is_alive())
         return;
+    memory_.flushed(*op.node, op.peer, op.memory_mark);
     const auto& sent = op.node->sent[op.peer];
     for (std::size_t& i = op.node->flushed[op.peer]; i < op.mark; ++i) {
         RefMessage& message = to.spaces[sent[i].first ? 1 : 0].message(sent[i].second);
