@@ -106,7 +106,7 @@ void Threads::lose_held(const Self& self) {
         for (std::size_t i = 0; i < workers_.size(); ++i) {
             const Lock lock_held = lock(i);
             tw_worker_describe(handle(i), add, &text);
-            std::array<tw_counter_t, 256> counters;
+            std::array<tw_worker_counter_t, 256> counters;
             unsigned count = counters.size();
             tw_worker_counters(handle(i), counters.data(), &count);
             for (std::size_t k = 0; k < std::min<std::size_t>(count, counters.size()); ++k)

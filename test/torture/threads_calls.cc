@@ -232,7 +232,7 @@ void Threads::look(std::size_t worker, Self& self) {
     const Lock held = lock(worker);
     switch (self.random.below(7)) {
         case 0: {
-            std::array<tw_counter_t, 128> counters;
+            std::array<tw_worker_counter_t, 128> counters;
             unsigned count = counters.size();
             tw_worker_counters(handle(worker), counters.data(), &count);
             break;

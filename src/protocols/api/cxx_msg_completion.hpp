@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Completion queues and tallies of the messaging layer's C++ wrapper. Included by tagwire_msg.hpp.
+// Completion queues and counters of the messaging layer's C++ wrapper. Included by tagwire_msg.hpp.
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_COMPLETION_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_COMPLETION_HPP
 
@@ -42,35 +42,35 @@ class CompletionQueue {
 };
 
 /// Counts operations that have ended; for Op::count(). Any thread.
-class Tally {
+class Counter {
   public:
     struct Counts {
         std::uint64_t successes;
         std::uint64_t failures;
     };
 
-    Tally() {
-        tw_tally_h tally = nullptr;
-        check(tw_tally_create(&tally), "tw_tally_create");
-        tally_.reset(tally);
+    Counter() {
+        tw_counter_h counter = nullptr;
+        check(tw_counter_create(&counter), "tw_counter_create");
+        counter_.reset(counter);
     }
 
-    [[nodiscard]] tw_tally_h get() const { return tally_.get(); }
+    [[nodiscard]] tw_counter_h get() const { return counter_.get(); }
     [[nodiscard]] Counts read() const {
         Counts counts{};
-        tw_tally_read(get(), &counts.successes, &counts.failures);
+        tw_counter_read(get(), &counts.successes, &counts.failures);
         return counts;
     }
     tw_status_t add(std::uint64_t successes, std::uint64_t failures = 0) const {
-        return tw_tally_add(get(), successes, failures);
+        return tw_counter_add(get(), successes, failures);
     }
     /// Sleeps until so many have ended. Does not progress.
     tw_status_t wait(std::uint64_t number, std::uint64_t timeout_ns = UINT64_MAX) const {
-        return tw_tally_wait(get(), number, timeout_ns);
+        return tw_counter_wait(get(), number, timeout_ns);
     }
 
   private:
-    detail::Owner<tw_tally_h, tw_tally_destroy> tally_;
+    detail::Owner<tw_counter_h, tw_counter_destroy> counter_;
 };
 
 }  // namespace msg

@@ -68,9 +68,9 @@ class BasicOp : public tw_op_t {
         return *this;
     }
     /// Counts the operation when it has ended.
-    BasicOp& count(tw_tally_h counting) {
-        flags |= TW_OP_TALLY;
-        tally = counting;
+    BasicOp& count(tw_counter_h counting) {
+        flags |= TW_OP_COUNTER;
+        counter = counting;
         return *this;
     }
     /// Memory of the program for the request; see RequestMemory.

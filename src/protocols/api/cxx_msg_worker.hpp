@@ -199,12 +199,12 @@ class Worker {
 
     /// The endpoint to the worker of this id, nullptr when there is none.
     [[nodiscard]] tw_ep_h find(std::uint64_t id) const { return tw_ep_find(get(), id); }
-    [[nodiscard]] std::vector<tw_counter_t> counters() const {
+    [[nodiscard]] std::vector<tw_worker_counter_t> counters() const {
         unsigned count = 0;
         const tw_status_t status = tw_worker_counters(get(), nullptr, &count);
         if (status != TW_ERR_BUFFER_TOO_SMALL)
             check(status, "tw_worker_counters");
-        std::vector<tw_counter_t> all(count);
+        std::vector<tw_worker_counter_t> all(count);
         check(tw_worker_counters(get(), all.data(), &count), "tw_worker_counters");
         return all;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 /// \file
-/// Completion queues and tallies: ends of operations for any thread. Included by tagwire.h.
+/// Completion queues and counters: ends of operations for any thread. Included by tagwire.h.
 ///
 /// \par Threads
 /// Any thread may call everything here at any time, whatever the thread mode of the workers. No
@@ -80,50 +80,53 @@ TAGWIRE_API tw_status_t tw_cq_wait(tw_cq_h cq, tw_completion_t* completions, uns
 /// \retval TW_ERR_INVALID_PARAM  `cq` is NULL.
 TAGWIRE_API tw_status_t tw_cq_signal(tw_cq_h cq);
 
-// ---- Tallies
+// ---- Completion counters
 
-/// Makes a tally: it counts the operations that name it (TW_OP_TALLY), of any workers.
+/// Makes a completion counter. It counts the operations that name it (TW_OP_COUNTER), of any
+/// workers.
 ///
 /// An operation whose call has returned TW_OK or TW_INPROGRESS counts once, when it has ended and
 /// was reported; one whose call has returned an error does not count. Each completion of a
 /// multi-receive counts.
 ///
-/// \retval TW_OK  *tally_p is the tally; tw_tally_destroy() closes it.
-/// \retval TW_ERR_INVALID_PARAM  `tally_p` is NULL.
+/// \retval TW_OK  *counter_p is the counter; tw_counter_destroy() closes it.
+/// \retval TW_ERR_INVALID_PARAM  `counter_p` is NULL.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
-TAGWIRE_API tw_status_t tw_tally_create(tw_tally_h* tally_p);
+TAGWIRE_API tw_status_t tw_counter_create(tw_counter_h* counter_p);
 
-/// Closes a tally.
+/// Closes a completion counter.
 ///
 /// While operations that have not ended name it, or threads wait for it, the call does nothing but
-/// log an error. No other call on the tally may be under way but tw_tally_add(). NULL is ignored.
-TAGWIRE_API void tw_tally_destroy(tw_tally_h tally);
+/// log an error. No other call on the counter may be under way but tw_counter_add(). NULL is
+/// ignored.
+TAGWIRE_API void tw_counter_destroy(tw_counter_h counter);
 
-/// Reads a tally.
+/// Reads a completion counter.
 ///
 /// The data of counted receives is visible to the calling thread. The numbers grow; they are read
 /// one after the other. Each of the two pointers may be NULL.
 ///
 /// \retval TW_OK  Read: operations that have ended with TW_OK, and those that have ended otherwise.
-/// \retval TW_ERR_INVALID_PARAM  `tally` is NULL.
-TAGWIRE_API tw_status_t tw_tally_read(tw_tally_h tally, uint64_t* successes_p,
-                                      uint64_t* failures_p);
+/// \retval TW_ERR_INVALID_PARAM  `counter` is NULL.
+TAGWIRE_API tw_status_t tw_counter_read(tw_counter_h counter, uint64_t* successes_p,
+                                        uint64_t* failures_p);
 
-/// Adds to a tally, as so many operations would.
+/// Adds to a completion counter, as so many operations would.
 ///
 /// \retval TW_OK  Added.
-/// \retval TW_ERR_INVALID_PARAM  `tally` is NULL.
-TAGWIRE_API tw_status_t tw_tally_add(tw_tally_h tally, uint64_t successes, uint64_t failures);
+/// \retval TW_ERR_INVALID_PARAM  `counter` is NULL.
+TAGWIRE_API tw_status_t tw_counter_add(tw_counter_h counter, uint64_t successes, uint64_t failures);
 
-/// Sleeps until a tally has counted so many operations, successes and failures together.
+/// Sleeps until a completion counter has counted so many operations, successes and failures
+/// together.
 ///
 /// The thread is woken when the number is reached, not before. The call does not progress.
 /// UINT64_MAX: no limit of time; 0: does not sleep.
 ///
-/// \retval TW_OK  Reached; tw_tally_read() tells how many have failed.
+/// \retval TW_OK  Reached; tw_counter_read() tells how many have failed.
 /// \retval TW_ERR_TIMED_OUT  `timeout_ns` have passed.
-/// \retval TW_ERR_INVALID_PARAM  `tally` is NULL.
-TAGWIRE_API tw_status_t tw_tally_wait(tw_tally_h tally, uint64_t number, uint64_t timeout_ns);
+/// \retval TW_ERR_INVALID_PARAM  `counter` is NULL.
+TAGWIRE_API tw_status_t tw_counter_wait(tw_counter_h counter, uint64_t number, uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }

@@ -363,13 +363,13 @@ TAGWIRE_API tw_status_t tw_worker_wait(tw_worker_h worker, tw_wait_mode_t mode,
                                        uint64_t timeout_ns);
 
 /// One counter of a worker. The texts are constants of the library.
-typedef struct tw_counter {
+typedef struct tw_worker_counter {
     const char* name;  ///< "tx_eager"
     const char* unit;  ///< "messages", "bytes"
     const char* doc;   ///< One line.
     uint64_t value;
     uint64_t reserved[2] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
-} tw_counter_t;
+} tw_worker_counter_t;
 
 /// Reads the counters of a worker.
 ///
@@ -379,7 +379,7 @@ typedef struct tw_counter {
 /// \retval TW_OK  All were written.
 /// \retval TW_ERR_BUFFER_TOO_SMALL  As many as fit were written.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
-TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters,
+TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_worker_counter_t* counters,
                                            unsigned* count_p);
 
 /// Receives one fact: `key` in lower case with underscores, `value` as text. Both are valid during

@@ -35,7 +35,7 @@ typedef struct tw_key* tw_key_h;          ///< The key to memory of a peer; see 
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed, or tw_am_keep() kept.
 typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
-typedef struct tw_tally* tw_tally_h;      ///< A count of ended operations; tw_tally_create().
+typedef struct tw_counter* tw_counter_h;  ///< A count of ended operations; tw_counter_create().
 
 /// Threads that may use a worker.
 typedef enum tw_thread_mode {
@@ -104,9 +104,9 @@ enum tw_op_flag {
     /// TW_OP_COMPLETION its completion goes there, and its failure if nobody asked for its
     /// completion. Not with a callback.
     TW_OP_CQ = 1 << 14,
-    /// (all) tw_op_t.tally counts the operation when it has ended, however its end is reported:
+    /// (all) tw_op_t.counter counts the operation when it has ended, however its end is reported:
     /// behind the callback, or when the completion is in its queue.
-    TW_OP_TALLY = 1 << 15
+    TW_OP_COUNTER = 1 << 15
 };
 
 /// Flags of a completion.
@@ -168,8 +168,8 @@ typedef struct tw_op {
     /// Filled if the operation completes within the call (any status but TW_INPROGRESS and
     /// TW_ERR_NO_RESOURCE); may be NULL.
     tw_completion_t* done;
-    tw_cq_h cq;        ///< TW_OP_CQ: a queue of the worker's context.
-    tw_tally_h tally;  ///< TW_OP_TALLY.
+    tw_cq_h cq;            ///< TW_OP_CQ: a queue of the worker's context.
+    tw_counter_h counter;  ///< TW_OP_COUNTER.
 } tw_op_t;
 
 /// An element of a list, laid out as struct iovec.

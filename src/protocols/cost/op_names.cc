@@ -27,7 +27,7 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_MULTI_RECV, "TW_OP_MULTI_RECV"},
         {TW_OP_BUFFERED, "TW_OP_BUFFERED"},
         {TW_OP_CQ, "TW_OP_CQ"},
-        {TW_OP_TALLY, "TW_OP_TALLY"},
+        {TW_OP_COUNTER, "TW_OP_COUNTER"},
     };
     std::string names;
     for (const auto& [flag, name] : kFlags) {

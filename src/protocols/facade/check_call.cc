@@ -13,8 +13,8 @@ namespace {
 
 /// nullptr: they are right.
 const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
-    if ((op.flags & TW_OP_TALLY) != 0 && op.tally == nullptr)
-        return "TW_OP_TALLY needs op->tally";
+    if ((op.flags & TW_OP_COUNTER) != 0 && op.counter == nullptr)
+        return "TW_OP_COUNTER needs op->counter";
     if ((op.flags & TW_OP_CQ) == 0)
         return nullptr;
     if (op.cq == nullptr)

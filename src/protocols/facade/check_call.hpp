@@ -14,7 +14,7 @@ namespace tagwire::proto {
 class WorkerCore;
 
 // Flags that calls accept.
-inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_TALLY;
+inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_COUNTER;
 inline constexpr std::uint32_t kSendFlags =
     kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
     TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_FENCE;

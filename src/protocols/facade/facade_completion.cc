@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C API: completion queues and tallies. Arguments are checked here.
+// The C API: completion queues and counters. Arguments are checked here.
 #include <algorithm>
 #include <bit>
 #include <memory>
 
 #include "protocols/api/tw_completion.h"
-#include "protocols/completion/tally.hpp"
+#include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/refuse.hpp"
 #include "ucs/time/clock.hpp"
@@ -101,51 +101,52 @@ tw_status_t tw_cq_signal(tw_cq_h cq) {
     return TW_OK;
 }
 
-tw_status_t tw_tally_create(tw_tally_h* tally_p) try {
-    TW_REFUSE_NULL(tally_p);
-    *tally_p = std::make_unique<Tally>().release();
+tw_status_t tw_counter_create(tw_counter_h* counter_p) try {
+    TW_REFUSE_NULL(counter_p);
+    *counter_p = std::make_unique<CompletionCounter>().release();
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
 
-void tw_tally_destroy(tw_tally_h handle) {
+void tw_counter_destroy(tw_counter_h handle) {
     if (handle == nullptr)
         return;
-    Tally& tally = tally_of(handle);
-    if (const std::uint32_t users = tally.users().count()) {
+    CompletionCounter& counter = counter_of(handle);
+    if (const std::uint32_t users = counter.users().count()) {
         TW_LOG_ERROR(
-            "tw_tally_destroy: %u operations that have not ended name the tally; end them "
+            "tw_counter_destroy: %u operations that have not ended name the counter; end them "
             "first",
             users);
         return;
     }
-    if (tally.has_sleepers()) {
-        TW_LOG_ERROR("tw_tally_destroy: threads wait for the tally");
+    if (counter.has_sleepers()) {
+        TW_LOG_ERROR("tw_counter_destroy: threads wait for the counter");
         return;
     }
-    tally.users().drain();
-    delete &tally;
+    counter.users().drain();
+    delete &counter;
 }
 
-tw_status_t tw_tally_read(tw_tally_h tally, uint64_t* successes_p, uint64_t* failures_p) {
-    TW_REFUSE_NULL(tally);
+tw_status_t tw_counter_read(tw_counter_h counter, uint64_t* successes_p, uint64_t* failures_p) {
+    TW_REFUSE_NULL(counter);
     if (successes_p != nullptr)
-        *successes_p = tally_of(tally).successes();
+        *successes_p = counter_of(counter).successes();
     if (failures_p != nullptr)
-        *failures_p = tally_of(tally).failures();
+        *failures_p = counter_of(counter).failures();
     return TW_OK;
 }
 
-tw_status_t tw_tally_add(tw_tally_h tally, uint64_t successes, uint64_t failures) {
-    TW_REFUSE_NULL(tally);
-    tally_of(tally).add_by_hand(successes, failures);
+tw_status_t tw_counter_add(tw_counter_h counter, uint64_t successes, uint64_t failures) {
+    TW_REFUSE_NULL(counter);
+    counter_of(counter).add_by_hand(successes, failures);
     return TW_OK;
 }
 
-tw_status_t tw_tally_wait(tw_tally_h tally, uint64_t number, uint64_t timeout_ns) {
-    TW_REFUSE_NULL(tally);
-    return tally_of(tally).wait_until(number, end_of_wait(timeout_ns)) ? TW_OK : TW_ERR_TIMED_OUT;
+tw_status_t tw_counter_wait(tw_counter_h counter, uint64_t number, uint64_t timeout_ns) {
+    TW_REFUSE_NULL(counter);
+    return counter_of(counter).wait_until(number, end_of_wait(timeout_ns)) ? TW_OK
+                                                                           : TW_ERR_TIMED_OUT;
 }
 
 }  // extern "C"

@@ -233,7 +233,8 @@ unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsign
     return count;
 }
 
-tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsigned* count_p) {
+tw_status_t tw_worker_counters(tw_worker_h worker, tw_worker_counter_t* counters,
+                               unsigned* count_p) {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(count_p);
     if (*count_p != 0)

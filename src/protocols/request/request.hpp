@@ -33,7 +33,7 @@ struct DeviceReceive;
 struct RmaOp;
 class Endpoint;
 class Memory;
-class Tally;
+class CompletionCounter;
 class WorkerCore;
 struct Domain;
 struct Request;
@@ -145,7 +145,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     DeviceReceive* on_device;
     RmaOp* rma;                     // kRma
     CompletionQueue* cq;            // TW_OP_CQ
-    Tally* tally;                   // TW_OP_TALLY
+    CompletionCounter* counter;     // TW_OP_COUNTER
     std::byte* am_header;           // the program's, of an active message; a copy
     std::uint32_t am_header_bytes;  // ... at most TW_AM_HEADER_MAX
     KeptCompletion kept;            // when it has ended and `cq` was full
@@ -160,7 +160,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
           flags(op.flags) {}
     void make_whole();
     /// It names what its operation names. request_table.cc lets go of it.
-    void name(CompletionQueue* queue, Tally* count);
+    void name(CompletionQueue* queue, CompletionCounter* count);
     /// The end of a matched receive reads two lines, and its callback reads the context.
     static constexpr bool kHasTwoLines = true;
     const void* companion() const { return context; }

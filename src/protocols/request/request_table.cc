@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "protocols/am/am_part.hpp"
-#include "protocols/completion/tally.hpp"
+#include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -21,20 +21,20 @@ void copy_completion(const tw_completion_t& from, tw_completion_t* to) {
     std::memcpy(to, &from, kCompletionBytes);
 }
 
-/// The tally of a request that is reported, which counts it behind that.
+/// The counter of a request that is reported, which counts it behind that.
 class Counted {
   public:
     explicit Counted(Request& request)
-        : tally_(std::exchange(request.tally, nullptr)), status_(request.done.status) {}
+        : counter_(std::exchange(request.counter, nullptr)), status_(request.done.status) {}
     Counted(const Counted&) = delete;
     Counted& operator=(const Counted&) = delete;
     ~Counted() {
-        if (tally_ != nullptr)
-            tally_->report(status_);
+        if (counter_ != nullptr)
+            counter_->report(status_);
     }
 
   private:
-    Tally* const tally_;
+    CompletionCounter* const counter_;
     const tw_status_t status_;
 };
 
@@ -42,8 +42,8 @@ class Counted {
 void let_go(Request& request) {
     if (CompletionQueue* queue = std::exchange(request.cq, nullptr))
         queue->users().leave();
-    if (Tally* tally = std::exchange(request.tally, nullptr))
-        tally->users().leave();
+    if (CompletionCounter* counter = std::exchange(request.counter, nullptr))
+        counter->users().leave();
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ void Request::make_whole() {
     on_device = nullptr;
     rma = nullptr;
     cq = nullptr;
-    tally = nullptr;
+    counter = nullptr;
     am_header = nullptr;
     am_header_bytes = 0;
     done = {};
@@ -122,9 +122,9 @@ void Request::make_whole() {
         done.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
 }
 
-void Request::name(CompletionQueue* queue, Tally* count) {
+void Request::name(CompletionQueue* queue, CompletionCounter* count) {
     cq = queue;
-    tally = count;
+    counter = count;
     if (queue != nullptr)
         queue->users().enter();
     if (count != nullptr)
@@ -158,9 +158,9 @@ Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* r
         return nullptr;
     auto* request = ::new (memory) Request(worker_, how, state);
     request->make_whole();
-    if ((how.flags & (TW_OP_CQ | TW_OP_TALLY)) != 0) {
+    if ((how.flags & (TW_OP_CQ | TW_OP_COUNTER)) != 0) {
         request->name((how.flags & TW_OP_CQ) != 0 ? &queue_of(how.cq) : nullptr,
-                      (how.flags & TW_OP_TALLY) != 0 ? &tally_of(how.tally) : nullptr);
+                      (how.flags & TW_OP_COUNTER) != 0 ? &counter_of(how.counter) : nullptr);
     }
     return request;
 }
@@ -174,7 +174,7 @@ Request* RequestTable::make_part(Request& parent) {
     part->make_whole();
     part->flags = parent.flags;
     part->complete = parent.complete;
-    part->name(parent.cq, parent.tally);
+    part->name(parent.cq, parent.counter);
     part->done = parent.done;
     part->done.request = &parent;
     part->buffer.base = parent.buffer.base + parent.offset;

@@ -28,7 +28,7 @@ class MessageIface : public MessageReceiver {
     unsigned progress();
     ucs_status_t event_arm(unsigned events);
 
-    ucs::CounterSet counters() const override { return tally.set(kMessageCounterInfos); }
+    ucs::CounterSet counters() const override { return counts.set(kMessageCounterInfos); }
 
     // ---- The ends of endpoints
     /// `why` is told in the log.

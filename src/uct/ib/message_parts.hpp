@@ -67,7 +67,7 @@ struct MessageParts {
     MessageParts(const char* option_prefix, const MessageOptions& options)
         : limits(option_prefix, options) {}
 
-    void count(MessageCounter counter, std::uint64_t amount = 1) { tally.add(counter, amount); }
+    void count(MessageCounter counter, std::uint64_t amount = 1) { counts.add(counter, amount); }
     /// Where the ends of our rendezvous come.
     [[nodiscard]] ReceiveQueue& fins_queue() { return has_fins_queue ? fins : receives; }
 
@@ -95,7 +95,7 @@ struct MessageParts {
     bool has_fins_queue = false;
     TagList tag_list;
 
-    ucs::CounterArray<MessageCounter> tally;
+    ucs::CounterArray<MessageCounter> counts;
 };
 
 }  // namespace tagwire::ib

@@ -102,7 +102,7 @@ void MessageReceiver::drop_receives() {
 
 void MessageReceiver::garbage(const char* what) {
     count(MessageCounter::kGarbage);
-    if (tally.value(MessageCounter::kGarbage) == 1) {
+    if (counts.value(MessageCounter::kGarbage) == 1) {
         TW_LOG_WARN("%s: dropped %s from a peer; later malformed messages are only counted",
                     ib_md().device().name().c_str(), what);
     } else {

@@ -463,7 +463,7 @@ class Explained : public Calibration {
     }
 
     std::uint64_t value_of(const std::string& name) {
-        tw_counter_t counters[64];
+        tw_worker_counter_t counters[64];
         unsigned count = 64;
         EXPECT_EQ(tw_worker_counters(worker_, counters, &count), TW_OK);
         for (unsigned i = 0; i < count; ++i)

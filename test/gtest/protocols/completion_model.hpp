@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For models of completion queues and tallies (protocols/completion): what their `Env` gives, under
+// For models of completion queues and counters (protocols/completion): what their `Env` gives under
 // the seeded scheduler; and a check of what a queue has answered against those of a FIFO.
 #pragma once
 

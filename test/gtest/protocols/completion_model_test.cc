@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queues and tallies (protocols/completion) in every order in which producers, consumers
-// and sleepers may take their steps, with a model of weak memory. A wake-up that is lost is a
-// deadlock, which the scheduler finds.
+// Completion queues and counters (protocols/completion) in every order in which producers,
+// consumers and sleepers may take their steps, with a model of weak memory. A wake-up that is lost
+// is a deadlock, which the scheduler finds.
 #include "protocols/completion_model.hpp"
 
 #include <array>
 #include <memory>
 
 #include "common/model_fences.hpp"
-#include "protocols/completion/tally_protocol.hpp"
+#include "protocols/completion/counter_protocol.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -223,44 +223,44 @@ TEST(CqModel, a_signal_ends_every_wait) {
     }));
 }
 
-// ---- Tallies
+// ---- Completion counters
 
 template <class Env>
 void adders_and_sleepers(DetRun& run) {
-    proto::TallyProtocol<Env> tally;
+    proto::CounterProtocol<Env> counter;
     const auto wait = [&](std::uint64_t number) {
-        run.check(tally.wait_until(number, UINT64_MAX), "reached");
-        run.check(tally.ended() >= number, "not before");
+        run.check(counter.wait_until(number, UINT64_MAX), "reached");
+        run.check(counter.ended() >= number, "not before");
     };
     run.spawn([&] { wait(1); });
     run.spawn([&] { wait(3); });
     run.spawn([&] { wait(2); });
     run.spawn([&] {
-        tally.add(1, 0);
-        tally.add(1, 0);
+        counter.add(1, 0);
+        counter.add(1, 0);
     });
-    run.spawn([&] { tally.add(0, 1); });
+    run.spawn([&] { counter.add(0, 1); });
     run.run();
-    run.check(tally.successes() == 2 && tally.failures() == 1, "each counted once");
-    run.check(!tally.has_sleepers(), "nobody sleeps");
+    run.check(counter.successes() == 2 && counter.failures() == 1, "each counted once");
+    run.check(!counter.has_sleepers(), "nobody sleeps");
 }
 
-TEST(TallyModel, every_number_that_is_reached_wakes_its_thread) {
+TEST(CounterModel, every_number_that_is_reached_wakes_its_thread) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, adders_and_sleepers<Right>));
 }
 
-TEST(TallyModel, a_number_that_is_announced_by_a_release_alone_would_be_missed) {
+TEST(CounterModel, a_number_that_is_announced_by_a_release_alone_would_be_missed) {
     EXPECT_TRUE(fails_with("deadlock", adders_and_sleepers<PublishesByRelease>));
 }
 
-TEST(TallyModel, a_thread_whose_time_is_over_leaves_the_others) {
+TEST(CounterModel, a_thread_whose_time_is_over_leaves_the_others) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, [](DetRun& run) {
-        proto::TallyProtocol<Right> tally;
-        run.spawn([&] { tally.wait_until(2, 1); });
-        run.spawn([&] { tally.wait_until(2, UINT64_MAX); });
-        run.spawn([&] { tally.wait_until(1, 1); });
-        run.spawn([&] { tally.add(1, 0); });
-        run.spawn([&] { tally.add(0, 1); });
+        proto::CounterProtocol<Right> counter;
+        run.spawn([&] { counter.wait_until(2, 1); });
+        run.spawn([&] { counter.wait_until(2, UINT64_MAX); });
+        run.spawn([&] { counter.wait_until(1, 1); });
+        run.spawn([&] { counter.add(1, 0); });
+        run.spawn([&] { counter.add(0, 1); });
         run.run();
     }));
 }

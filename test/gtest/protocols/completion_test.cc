@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queues and tallies: operations of any workers end there, and any thread is told.
+// Completion queues and counters: operations of any workers end there, and any thread is told.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -20,10 +20,10 @@ struct CqDeleter {
 };
 constexpr std::uint64_t kTakesTooLong = 60 * kSecond;  // then it hangs
 using CqPtr = std::unique_ptr<tw_cq, CqDeleter>;
-struct TallyDeleter {
-    void operator()(tw_tally_h tally) const { tw_tally_destroy(tally); }
+struct CounterDeleter {
+    void operator()(tw_counter_h counter) const { tw_counter_destroy(counter); }
 };
-using TallyPtr = std::unique_ptr<tw_tally, TallyDeleter>;
+using CounterPtr = std::unique_ptr<tw_counter, CounterDeleter>;
 
 /// Calls `refused` and expects that the log has `text`.
 void expect_logged(const char* text, auto refused) {
@@ -42,10 +42,10 @@ class MsgCq : public PairTest {
         EXPECT_EQ(tw_cq_create(context_.get(), &params, &cq), TW_OK);
         return CqPtr(cq);
     }
-    static TallyPtr make_tally() {
-        tw_tally_h tally = nullptr;
-        EXPECT_EQ(tw_tally_create(&tally), TW_OK);
-        return TallyPtr(tally);
+    static CounterPtr make_counter() {
+        tw_counter_h counter = nullptr;
+        EXPECT_EQ(tw_counter_create(&counter), TW_OK);
+        return CounterPtr(counter);
     }
     /// Nothing but these flags.
     static tw_op_t plain(void* context = nullptr, std::uint32_t flags = 0) {
@@ -72,19 +72,19 @@ class MsgCq : public PairTest {
             all += count;
         return all;
     }
-    static tw_op_t counted(tw_op_t how, const TallyPtr& tally) {
-        how.flags |= TW_OP_TALLY;
-        how.tally = tally.get();
+    static tw_op_t counted(tw_op_t how, const CounterPtr& counter) {
+        how.flags |= TW_OP_COUNTER;
+        how.counter = counter.get();
         return how;
     }
-    static std::pair<std::uint64_t, std::uint64_t> read(const TallyPtr& tally) {
+    static std::pair<std::uint64_t, std::uint64_t> read(const CounterPtr& counter) {
         std::uint64_t successes = 0, failures = 0;
-        EXPECT_EQ(tw_tally_read(tally.get(), &successes, &failures), TW_OK);
+        EXPECT_EQ(tw_counter_read(counter.get(), &successes, &failures), TW_OK);
         return {successes, failures};
     }
 };
 
-using MsgTally = MsgCq;
+using MsgCounter = MsgCq;
 
 TEST_F(MsgCq, operations_of_several_workers_end_in_one_queue) {
     const CqPtr cq = make_cq();
@@ -119,8 +119,8 @@ TEST_F(MsgCq, a_queue_that_is_full_loses_nothing_and_keeps_the_order) {
     const CqPtr cq = make_cq(4);
     constexpr std::uint64_t kMessages = 100;
     std::vector<std::uint64_t> values(kMessages);
-    const TallyPtr tally = make_tally();
-    const tw_op_t recv = counted(to(cq, nullptr), tally);
+    const CounterPtr counter = make_counter();
+    const tw_op_t recv = counted(to(cq, nullptr), counter);
     for (std::uint64_t& value : values)
         ASSERT_EQ(tw_tag_recv(node(1).worker(), &value, 8, 1, 0, &recv, nullptr), TW_INPROGRESS);
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -128,7 +128,7 @@ TEST_F(MsgCq, a_queue_that_is_full_loses_nothing_and_keeps_the_order) {
         send.imm = i;
         EXPECT_GE(tw_tag_send(node(0).to(node(1)), &i, 8, 1, &send, nullptr), TW_OK);
     }
-    run_until([&] { return read(tally).first == kMessages; });
+    run_until([&] { return read(counter).first == kMessages; });
     for (std::uint64_t i = 0; i < kMessages; ++i) {
         tw_completion_t done{};
         ASSERT_EQ(tw_cq_poll(cq.get(), &done, 1), 1U) << i;
@@ -173,13 +173,13 @@ TEST_F(MsgCq, the_messages_of_a_multi_receive_end_in_the_queue) {
     limits.multi_recv_bytes_min = 64;
     ASSERT_EQ(tw_worker_set_limits(node(1).worker(), &limits), TW_OK);
     int mark = 0;
-    const TallyPtr tally = make_tally();
-    const tw_op_t recv = counted(to(cq, &mark, TW_OP_COMPLETION | TW_OP_MULTI_RECV), tally);
+    const CounterPtr counter = make_counter();
+    const tw_op_t recv = counted(to(cq, &mark, TW_OP_COMPLETION | TW_OP_MULTI_RECV), counter);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_msg_recv(node(1).worker(), buffer, sizeof buffer, &recv, &request), TW_INPROGRESS);
     for (int i = 0; i < 6; ++i)
         EXPECT_GE(tw_msg_send(node(0).to(node(1)), "abc", 3, nullptr, nullptr), TW_OK);
-    run_until([&] { return read(tally).first == 6; });
+    run_until([&] { return read(counter).first == 6; });
     ASSERT_EQ(tw_request_cancel(request), TW_OK);
     for (int i = 0; i < 6; ++i) {
         const tw_completion_t done = next_of(cq);
@@ -247,7 +247,7 @@ TEST_F(MsgCq, what_cannot_be_is_refused_with_a_sentence) {
     how.cq = cq.get();
     how.complete = [](const tw_completion_t*) {};
     refused("TW_OP_CQ cannot be combined with op->complete", how);
-    refused("TW_OP_TALLY needs op->tally", plain(nullptr, TW_OP_TALLY));
+    refused("TW_OP_COUNTER needs op->counter", plain(nullptr, TW_OP_COUNTER));
     expect_logged("completion queues first", [&] { tw_context_destroy(other_context); });
     tw_cq_destroy(foreign);
     tw_context_destroy(other_context);
@@ -272,11 +272,11 @@ TEST_F(MsgCq, a_queue_that_operations_name_is_not_destroyed) {
 
 TEST_F(MsgCq, a_worker_that_goes_leaves_the_queue_free) {
     CqPtr cq = make_cq(2);
-    const TallyPtr tally = make_tally();
+    const CounterPtr counter = make_counter();
     connect();
     Bytes data = pattern(kRndv, 1), buffer(8192);
     char bytes[10];
-    const tw_op_t how = counted(to(cq, nullptr), tally);
+    const tw_op_t how = counted(to(cq, nullptr), counter);
     for (char& byte : bytes)  // some end, more than there is room for, and others do not
         ASSERT_EQ(tw_tag_recv(node(1).worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
     for (int i = 0; i < 5; ++i)
@@ -291,7 +291,7 @@ TEST_F(MsgCq, a_worker_that_goes_leaves_the_queue_free) {
     run_some();
     node(1).destroy();
     EXPECT_EQ(count_of(cq), 2U);
-    EXPECT_EQ(read(tally).first, 5U);
+    EXPECT_EQ(read(counter).first, 5U);
     ::testing::internal::CaptureStderr();
     cq.reset();
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
@@ -307,12 +307,12 @@ TEST_F(MsgCq, a_wait_takes_what_is_there_or_ends_in_time) {
     EXPECT_EQ(count, 0U);
     EXPECT_EQ(tw_cq_wait(cq.get(), done, 2, 1000, &count), TW_ERR_TIMED_OUT);
     char byte = 0;
-    const TallyPtr tally = make_tally();
-    const tw_op_t recv = counted(to(cq, nullptr), tally);
+    const CounterPtr counter = make_counter();
+    const tw_op_t recv = counted(to(cq, nullptr), counter);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &recv, &request), TW_INPROGRESS);
     EXPECT_EQ(tw_request_cancel(request), TW_OK);
-    run_until([&] { return read(tally).second == 1; });
+    run_until([&] { return read(counter).second == 1; });
     EXPECT_EQ(tw_cq_wait(cq.get(), done, 2, UINT64_MAX, &count), TW_OK);
     EXPECT_EQ(count, 1U);
     EXPECT_EQ(tw_cq_signal(cq.get()), TW_OK);
@@ -398,79 +398,79 @@ TEST_F(MsgCq, threads_take_the_ends_of_workers_that_others_progress) {
     EXPECT_EQ(wrong, 0U);
 }
 
-// ---- Tallies
+// ---- Completion counters
 
-TEST_F(MsgTally, each_operation_counts_once_however_its_end_is_reported) {
+TEST_F(MsgCounter, each_operation_counts_once_however_its_end_is_reported) {
     connect();
-    const TallyPtr tally = make_tally();
+    const CounterPtr counter = make_counter();
     const CqPtr cq = make_cq();
     std::uint64_t seen_by_callback = UINT64_MAX;
     struct Told {
-        const TallyPtr& tally;
+        const CounterPtr& counter;
         std::uint64_t& seen;
-    } told{tally, seen_by_callback};
+    } told{counter, seen_by_callback};
     tw_op_t how[4] = {to(cq, nullptr), plain(&told), plain(nullptr, TW_OP_COMPLETION), plain()};
     how[1].complete = [](const tw_completion_t* done) {
         const Told& one = *static_cast<Told*>(done->context);
-        tw_tally_read(one.tally.get(), &one.seen, nullptr);
+        tw_counter_read(one.counter.get(), &one.seen, nullptr);
     };
     char bytes[4];
     tw_request_h request = nullptr;
     for (std::size_t i = 0; i < 4; ++i) {
-        how[i] = counted(how[i], tally);
+        how[i] = counted(how[i], counter);
         ASSERT_EQ(
             tw_tag_recv(node(1).worker(), &bytes[i], 1, 1, 0, &how[i], i == 3 ? &request : nullptr),
             TW_INPROGRESS);
     }
-    const tw_op_t sending = counted(plain(), tally);
+    const tw_op_t sending = counted(plain(), counter);
     for (std::uint64_t i = 0; i < 4; ++i) {
         EXPECT_GE(tw_tag_send(node(0).to(node(1)), "x", 1, 1, &sending, nullptr), TW_OK);
-        run_until([&] { return read(tally).first == 2 * (i + 1); });
+        run_until([&] { return read(counter).first == 2 * (i + 1); });
     }
     run_some();
-    EXPECT_EQ(read(tally), std::pair(std::uint64_t{8}, std::uint64_t{0}));
+    EXPECT_EQ(read(counter), std::pair(std::uint64_t{8}, std::uint64_t{0}));
     EXPECT_GE(seen_by_callback, 2U);  // itself not yet
     EXPECT_LE(seen_by_callback, 3U);
-    EXPECT_EQ(tw_tally_wait(tally.get(), 8, 0), TW_OK);
-    EXPECT_EQ(tw_tally_wait(tally.get(), 9, 1000), TW_ERR_TIMED_OUT);
+    EXPECT_EQ(tw_counter_wait(counter.get(), 8, 0), TW_OK);
+    EXPECT_EQ(tw_counter_wait(counter.get(), 9, 1000), TW_ERR_TIMED_OUT);
     tw_request_free(request);
 }
 
-TEST_F(MsgTally, failures_count_apart_and_refused_calls_do_not) {
-    const TallyPtr tally = make_tally();
+TEST_F(MsgCounter, failures_count_apart_and_refused_calls_do_not) {
+    const CounterPtr counter = make_counter();
     char byte = 0;
-    tw_op_t how = counted(plain(nullptr, TW_OP_COMPLETION), tally);
+    tw_op_t how = counted(plain(nullptr, TW_OP_COMPLETION), counter);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &how, &request), TW_INPROGRESS);
-    expect_logged("1 operations that have not ended name the tally",
-                  [&] { tw_tally_destroy(tally.get()); });
+    expect_logged("1 operations that have not ended name the counter",
+                  [&] { tw_counter_destroy(counter.get()); });
     EXPECT_EQ(tw_request_cancel(request), TW_OK);
-    run_until([&] { return read(tally).second == 1; });
-    EXPECT_EQ(read(tally), std::pair(std::uint64_t{0}, std::uint64_t{1}));
-    how.flags = TW_OP_TALLY | TW_OP_PEEK;
+    run_until([&] { return read(counter).second == 1; });
+    EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
+    how.flags = TW_OP_COUNTER | TW_OP_PEEK;
     EXPECT_EQ(tw_tag_recv(node(0).worker(), nullptr, 0, 1, 0, &how, nullptr), TW_ERR_NO_MESSAGE);
-    EXPECT_EQ(read(tally), std::pair(std::uint64_t{0}, std::uint64_t{1}));
+    EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
 }
 
-TEST_F(MsgTally, a_thread_sleeps_until_its_number_is_reached) {
+TEST_F(MsgCounter, a_thread_sleeps_until_its_number_is_reached) {
     connect();
-    const TallyPtr tally = make_tally();
+    const CounterPtr counter = make_counter();
     char bytes[3];
-    const tw_op_t how = counted(plain(), tally);
+    const tw_op_t how = counted(plain(), counter);
     for (char& byte : bytes)
         ASSERT_EQ(tw_tag_recv(node(1).worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
     std::atomic<int> over{0};
     WatchedThread sleeper([&] {
-        EXPECT_EQ(tw_tally_wait(tally.get(), 4, UINT64_MAX), TW_OK);
+        EXPECT_EQ(tw_counter_wait(counter.get(), 4, UINT64_MAX), TW_OK);
         ++over;
     });
     sleeper.until_it_sleeps();
     for (int i = 0; i < 3; ++i)
         EXPECT_GE(tw_tag_send(node(0).to(node(1)), "x", 1, 1, nullptr, nullptr), TW_OK);
-    run_until([&] { return read(tally).first == 3; });
+    run_until([&] { return read(counter).first == 3; });
     run_some();
     EXPECT_EQ(over, 0);
-    EXPECT_EQ(tw_tally_add(tally.get(), 0, 1), TW_OK);
+    EXPECT_EQ(tw_counter_add(counter.get(), 0, 1), TW_OK);
 }
 
 }  // namespace

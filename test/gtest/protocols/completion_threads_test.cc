@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queues and tallies between real threads, also for ThreadSanitizer; the models
+// Completion queues and counters between real threads, also for ThreadSanitizer; the models
 // (completion_model_test.cc) have every order of few steps.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocols/completion/tally.hpp"
+#include "protocols/completion/completion_counter.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -135,39 +135,39 @@ TEST(CqThreads, threads_that_sleep_for_a_small_queue_get_everything) {
     move_everything(4, by_sleeping);
 }
 
-TEST(TallyThreads, each_thread_wakes_at_its_number_and_may_destroy_the_tally) {
+TEST(CounterThreads, each_thread_wakes_at_its_number_and_may_destroy_the_counter) {
     for (int round = 0; round < 200; ++round) {
-        auto tally = std::make_unique<proto::Tally>();
+        auto counter = std::make_unique<proto::CompletionCounter>();
         std::atomic<int> too_early{0};
         std::vector<std::thread> threads;
         for (const std::uint64_t number : {2U, 5U, 6U}) {
             threads.emplace_back([&, number] {
-                too_early += !tally->wait_until(number, UINT64_MAX) || tally->ended() < number;
+                too_early += !counter->wait_until(number, UINT64_MAX) || counter->ended() < number;
             });
         }
         for (int i = 0; i < 2; ++i) {
             threads.emplace_back([&] {
                 for (int j = 0; j < 3; ++j)
-                    tally->add_by_hand(j == 0 ? 0 : 1, j == 0 ? 1 : 0);
+                    counter->add_by_hand(j == 0 ? 0 : 1, j == 0 ? 1 : 0);
             });
         }
         for (std::thread& thread : threads)
             thread.join();
         EXPECT_EQ(too_early, 0);
-        EXPECT_EQ(tally->successes(), 4U);
-        EXPECT_EQ(tally->failures(), 2U);
+        EXPECT_EQ(counter->successes(), 4U);
+        EXPECT_EQ(counter->failures(), 2U);
     }
 }
 
-TEST(TallyThreads, a_tally_is_destroyed_by_the_thread_that_waits_for_the_last_operation) {
+TEST(CounterThreads, a_counter_is_destroyed_by_the_thread_that_waits_for_the_last_operation) {
     for (int round = 0; round < 500; ++round) {
-        auto tally = std::make_unique<proto::Tally>();
-        tally->users().enter();
-        std::thread reports([&tally = *tally] { tally.report(TW_OK); });
-        EXPECT_TRUE(tally->wait_until(1, UINT64_MAX));
-        EXPECT_EQ(tally->users().count(), 0U);
-        tally->users().drain();
-        tally.reset();
+        auto counter = std::make_unique<proto::CompletionCounter>();
+        counter->users().enter();
+        std::thread reports([&counter = *counter] { counter.report(TW_OK); });
+        EXPECT_TRUE(counter->wait_until(1, UINT64_MAX));
+        EXPECT_EQ(counter->users().count(), 0U);
+        counter->users().drain();
+        counter.reset();
         reports.join();
     }
 }

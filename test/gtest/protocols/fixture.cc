@@ -85,7 +85,7 @@ void Node::progress() {
 }
 
 std::uint64_t Node::counter(const std::string& name) const {
-    tw_counter_t counters[64];
+    tw_worker_counter_t counters[64];
     unsigned count = 64;
     EXPECT_EQ(tw_worker_counters(worker(), counters, &count), TW_OK);
     for (unsigned i = 0; i < count; ++i)

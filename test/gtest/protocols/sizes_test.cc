@@ -18,7 +18,7 @@ static_assert(offsetof(tw_completion_t, status) == 16 && offsetof(tw_completion_
 static_assert(offsetof(tw_completion_t, source) == 64 && offsetof(tw_completion_t, message) == 80);
 static_assert(sizeof(tw_completion_t) == 128 && sizeof(tw_iov_t) == 16);
 static_assert(sizeof(tw_am_t) == 72 && offsetof(tw_am_t, message) == 56);
-static_assert(sizeof(tw_counter_t) == 48 && sizeof(tw_cost_sample_t) == 56);
+static_assert(sizeof(tw_worker_counter_t) == 48 && sizeof(tw_cost_sample_t) == 56);
 static_assert(offsetof(tw_op_t, cq) == 72 && offsetof(tw_cq_params_t, capacity) == 8);
 static_assert(offsetof(tw_context_params_t, tag_sender_mask) == 16);
 static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);

@@ -35,13 +35,13 @@ ThreadTraffic::ThreadTraffic(std::uint64_t seed, tw_context_h context, const Opt
     tw_cq_params_t params{};
     params.capacity = kThreadTrafficCapacities[pick(main_, std::size(kThreadTrafficCapacities))];
     EXPECT_EQ(tw_cq_create(context_, &params, &queue_), TW_OK);
-    EXPECT_EQ(tw_tally_create(&tally_), TW_OK);
+    EXPECT_EQ(tw_counter_create(&counter_), TW_OK);
 }
 
 ThreadTraffic::~ThreadTraffic() {
     workers_.clear();
     tw_cq_destroy(queue_);
-    tw_tally_destroy(tally_);
+    tw_counter_destroy(counter_);
     for_each_op([&](ThreadOp& op) { give_back(op); });
 }
 
@@ -94,7 +94,7 @@ void ThreadTraffic::run() {
     if (!has_failed_) {
         check_statuses();
         check_reference();
-        check_tally();
+        check_counter();
     }
     EXPECT_TRUE(wrong_.empty()) << "seed " << seed_ << ", " << options_.threads << " threads, "
                                 << options_.workers << " workers:\n"
@@ -150,7 +150,7 @@ void ThreadTraffic::act(TrafficThread& self, unsigned worker) {
 void ThreadTraffic::look(TrafficThread& self, unsigned worker) {
     const tw_worker_h handle = workers_[worker].worker.get();
     tw_worker_attr_t attr{};
-    std::array<tw_counter_t, 128> counters;
+    std::array<tw_worker_counter_t, 128> counters;
     unsigned count = counters.size();
     const auto ignore = [](void*, const char*, const char*) {};
     bool is_right = true;

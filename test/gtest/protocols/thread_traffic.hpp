@@ -4,9 +4,10 @@
 // A seed decides what each thread calls: sends of every kind and length, receives of every kind,
 // peeks, claims, cancels of its own operations and of others', flushes, closes, and how each end is
 // reported: by the queue of the worker, a completion queue of all threads, a callback, a test, a
-// wait, or not at all; a tally counts some of all kinds. Every thread progresses, polls, waits and
-// sleeps. Each end is checked at once: its number, status, envelope and bytes. Then the threads
-// receive whatever is left, and the reference looks whether an order of all calls explains it.
+// wait, or not at all; a completion counter counts some of all kinds. Every thread progresses,
+// polls, waits and sleeps. Each end is checked at once: its number, status, envelope and bytes.
+// Then the threads receive whatever is left, and the reference looks whether an order of all calls
+// explains it.
 //
 // 1. A thread writes its own operations alone. Others come to one by its end, or through the table
 //    of those that anybody may cancel; `guard` is for what both may touch.
@@ -247,7 +248,7 @@ class ThreadTraffic {
     void check_status(const ThreadOp& op);
     void check_space(unsigned worker, bool is_tagged);
     void check_reference();
-    void check_tally();
+    void check_counter();
     SpanMessage message_of(const ThreadOp& op);
     SpanReceive receive_of(const ThreadOp& op);
     void for_each_op(const std::function<void(ThreadOp&)>& act);
@@ -263,7 +264,7 @@ class ThreadTraffic {
     std::deque<TrafficThread> threads_;
     std::array<std::atomic<ThreadOp*>, kCancellable> cancellable_{};
     tw_cq_h queue_ = nullptr;
-    tw_tally_h tally_ = nullptr;
+    tw_counter_h counter_ = nullptr;
     std::atomic<std::uint64_t> tallied_{0};
     std::atomic<std::uint64_t> eps_{0};
     std::atomic<unsigned> acting_{0}, settling_{0};

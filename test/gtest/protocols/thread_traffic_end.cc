@@ -344,16 +344,16 @@ void ThreadTraffic::check_reference() {
 }
 
 /// Every operation that names it was counted, also those whose end nobody was told of.
-void ThreadTraffic::check_tally() {
+void ThreadTraffic::check_counter() {
     const auto end = std::chrono::steady_clock::now() + kThreadPatience;
     std::uint64_t successes = 0, failures = 0;
     do {
         for (unsigned worker = 0; worker < options_.workers; ++worker)
             work(main_, worker);
-        tw_tally_read(tally_, &successes, &failures);
+        tw_counter_read(counter_, &successes, &failures);
     } while (successes + failures < tallied_ && std::chrono::steady_clock::now() < end);
     if (successes + failures != tallied_)
-        wrong("the tally has " + std::to_string(successes) + " and " + std::to_string(failures) +
+        wrong("the counter has " + std::to_string(successes) + " and " + std::to_string(failures) +
               " of " + std::to_string(tallied_));
 }
 

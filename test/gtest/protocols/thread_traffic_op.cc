@@ -56,7 +56,7 @@ void ThreadTraffic::draw_report(TrafficThread& self, ThreadOp& op) {
     if (op.report == Report::kQueued)
         op.flags |= TW_OP_CQ;
     if (!self.mortal && chance(self, 3))
-        op.flags |= TW_OP_TALLY;
+        op.flags |= TW_OP_COUNTER;
     if (chance(self, 8))
         op.flags |= TW_OP_MORE;
     if (chance(self, 6) && op.report != Report::kTested && op.report != Report::kNobody)
@@ -94,7 +94,7 @@ tw_op_t ThreadTraffic::how(ThreadOp& op, tw_completion_t* done) {
     what.message = op.message;
     what.done = op.is_plain && op.kind == Kind::kSend ? nullptr : done;
     what.cq = queue_;
-    what.tally = tally_;
+    what.counter = counter_;
     const bool is_receive =
         op.kind == Kind::kReceive || op.kind == Kind::kMany || op.kind == Kind::kPeek;
     if (is_receive && op.peer != kAnybody)
@@ -115,7 +115,7 @@ bool ThreadTraffic::post(TrafficThread& self, ThreadOp& op, const Call& call) {
     const tw_status_t status =
         call(is_bare ? nullptr : &what, report == Report::kNobody ? nullptr : &request);
     op.call.end = tick();
-    if (status >= TW_OK && op.kind != Kind::kMany && (op.flags & TW_OP_TALLY) != 0)
+    if (status >= TW_OK && op.kind != Kind::kMany && (op.flags & TW_OP_COUNTER) != 0)
         tallied_.fetch_add(1, std::memory_order_relaxed);
     if (status == TW_OK && what.done == nullptr) {
         done.context = &op;
@@ -179,7 +179,7 @@ void ThreadTraffic::on_complete(const tw_completion_t* done) {
 }
 
 void ThreadTraffic::ended(ThreadOp& op, const tw_completion_t& done) {
-    if (op.kind == Kind::kMany && (op.flags & TW_OP_TALLY) != 0)
+    if (op.kind == Kind::kMany && (op.flags & TW_OP_COUNTER) != 0)
         tallied_.fetch_add(1, std::memory_order_relaxed);
     const bool is_send = op.kind == Kind::kSend;
     const bool goes_on = op.kind == Kind::kMany && (done.flags & TW_DONE_MULTI_RECV) == 0;

@@ -215,7 +215,7 @@ void Traffic::check_reference() {
             continue;
         EXPECT_EQ(node->spaces[0].check(), "") << "untagged, worker " << node->index;
         EXPECT_EQ(node->spaces[1].check(), "") << "tagged, worker " << node->index;
-        tw_counter_t counters[64];
+        tw_worker_counter_t counters[64];
         unsigned count = 64;
         EXPECT_EQ(tw_worker_counters(node->worker.get(), counters, &count), TW_OK);
         // The last word of a connection may come after the first of the next.

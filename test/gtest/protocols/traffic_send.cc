@@ -196,7 +196,7 @@ void Traffic::check_flushed(TrafficNode& to) {
     for (Reference& space : to.spaces)
         for (const RefMessage& message : space.messages())
             wanted += message.taken != kNever && !message.has_asked_back && !message.is_excused;
-    tw_counter_t counters[64];
+    tw_worker_counter_t counters[64];
     unsigned count = 64;
     EXPECT_EQ(tw_worker_counters(to.worker.get(), counters, &count), TW_OK);
     for (unsigned i = 0; i < count; ++i) {

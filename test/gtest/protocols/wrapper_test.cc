@@ -163,13 +163,13 @@ TEST_F(MsgWrapper, completions_are_polled) {
 
 TEST_F(MsgWrapper, operations_end_in_a_queue_and_are_counted) {
     const msg::CompletionQueue queue(context_, 16);
-    const msg::Tally tally;
-    const msg::Op op = msg::Op().end_in(queue.get()).count(tally.get());
+    const msg::Counter counter;
+    const msg::Op op = msg::Op().end_in(queue.get()).count(counter.get());
     ASSERT_EQ(worker_.tag_recv(buffer_, 7, 0, op), TW_INPROGRESS);
-    ASSERT_GE(self_.tag_send(bytes("queue"), 7, msg::Op().count(tally.get())), TW_OK);
-    run_until([&] { return tally.read().successes == 2; });
-    EXPECT_EQ(tally.add(0, 1), TW_OK);
-    EXPECT_EQ(tally.wait(3), TW_OK);
+    ASSERT_GE(self_.tag_send(bytes("queue"), 7, msg::Op().count(counter.get())), TW_OK);
+    run_until([&] { return counter.read().successes == 2; });
+    EXPECT_EQ(counter.add(0, 1), TW_OK);
+    EXPECT_EQ(counter.wait(3), TW_OK);
     std::array<tw_completion_t, 4> done{};
     unsigned count = 0;
     ASSERT_EQ(queue.wait(done, count), TW_OK);
@@ -268,7 +268,7 @@ TEST_F(MsgWrapper, active_messages_go_to_callables_and_are_kept_and_received) {
     const std::array<tw_iov_t, 1> list{msg::iov(bytes("more"))};
     ASSERT_GE(self_.am_sendv(5, {}, list), TW_OK);
     run_until([&] {
-        return std::ranges::any_of(worker_.counters(), [](const tw_counter_t& counter) {
+        return std::ranges::any_of(worker_.counters(), [](const tw_worker_counter_t& counter) {
             return std::string_view(counter.name) == "am_dropped" && counter.value == 1;
         });
     });

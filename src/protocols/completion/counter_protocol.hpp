@@ -13,26 +13,26 @@
 namespace tagwire::proto {
 
 template <class Env>
-class TallyProtocol {
+class CounterProtocol {
   public:
     void add(std::uint64_t successes, std::uint64_t failures) {
-        // SYNC tally: pairs with the loads in successes() and failures(): what was written before
-        // is seen there. SYNC tally_sleep: sequentially consistent, before the look at least_.
+        // SYNC counter: pairs with the loads in successes() and failures(): what was written before
+        // is seen there. SYNC counter_sleep: sequentially consistent, before the look at least_.
         if (successes != 0)
             successes_.fetch_add(successes, std::memory_order_seq_cst);
         if (failures != 0)
             failures_.fetch_add(failures, std::memory_order_seq_cst);
-        // SYNC tally_sleep: pairs with enter(): either this sees the number, or that thread sees
+        // SYNC counter_sleep: pairs with enter(): either this sees the number, or that thread sees
         // the count.
         if (ended() >= least_.load(std::memory_order_seq_cst))
             wake_reached();
     }
     std::uint64_t successes() const {
-        // SYNC tally: pairs with add().
+        // SYNC counter: pairs with add().
         return successes_.load(std::memory_order_seq_cst);
     }
     std::uint64_t failures() const {
-        // SYNC tally: pairs with add().
+        // SYNC counter: pairs with add().
         return failures_.load(std::memory_order_seq_cst);
     }
     std::uint64_t ended() const { return successes() + failures(); }
@@ -64,7 +64,7 @@ class TallyProtocol {
         lock_.lock();
         me.next = first_;
         first_ = &me;
-        // SYNC tally_sleep: sequentially consistent, before the thread looks at the count.
+        // SYNC counter_sleep: sequentially consistent, before the thread looks at the count.
         least_.store(std::min(me.number, least_.load(std::memory_order_relaxed)), Env::kPublish);
         lock_.unlock();
     }
@@ -97,7 +97,7 @@ class TallyProtocol {
         for (const Sleeper* one = first_; one != nullptr; one = one->next)
             if (one->word.load(std::memory_order_relaxed) == 0)
                 least = std::min(least, one->number);
-        // SYNC tally_sleep: as in enter(); numbers that are left out were woken.
+        // SYNC counter_sleep: as in enter(); numbers that are left out were woken.
         least_.store(least, std::memory_order_seq_cst);
     }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tally of the API (tw_tally_h): how many operations have ended, with success and without.
+// The counter of the API (tw_counter_h): how many operations have ended, with success and without.
 #pragma once
 
 #include <cstdint>
 
 #include "protocols/api/tw_def.h"
 #include "protocols/completion/completion_queue.hpp"
-#include "protocols/completion/tally_protocol.hpp"
+#include "protocols/completion/counter_protocol.hpp"
 #include "protocols/completion/users.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
-struct tw_tally {};
+struct tw_counter {};
 
 namespace tagwire::proto {
 
-class Tally : public tw_tally, public TallyProtocol<CompletionEnv> {
+class CompletionCounter : public tw_counter, public CounterProtocol<CompletionEnv> {
   public:
     /// An operation names it; it reports its end, or leaves.
     Users& users() { return users_; }
@@ -35,8 +35,8 @@ class Tally : public tw_tally, public TallyProtocol<CompletionEnv> {
     Users users_;
 };
 
-inline Tally& tally_of(tw_tally_h handle) {
-    return *static_cast<Tally*>(handle);
+inline CompletionCounter& counter_of(tw_counter_h handle) {
+    return *static_cast<CompletionCounter*>(handle);
 }
 
 }  // namespace tagwire::proto
