@@ -41,7 +41,8 @@ class CompletionQueue {
     detail::Owner<tw_cq_h, tw_cq_destroy> cq_;
 };
 
-/// Counts operations that have ended; for Op::count(). Any thread.
+/// Counts operations that have ended, for Op::count(), and puts that arrive, for Memory. Any
+/// thread.
 class Counter {
   public:
     struct Counts {
@@ -64,7 +65,7 @@ class Counter {
     tw_status_t add(std::uint64_t successes, std::uint64_t failures = 0) const {
         return tw_counter_add(get(), successes, failures);
     }
-    /// Sleeps until so many have ended. Does not progress.
+    /// Sleeps until so many are counted. Does not progress.
     tw_status_t wait(std::uint64_t number, std::uint64_t timeout_ns = UINT64_MAX) const {
         return tw_counter_wait(get(), number, timeout_ns);
     }

@@ -48,18 +48,21 @@ class Context {
 /// program's, or, made by allocate(), this object's: then it goes with it.
 class Memory {
   public:
-    /// `access`: TW_ACCESS_x, for its key.
-    Memory(const Context& context, std::span<std::byte> bytes, std::uint32_t access = TW_ACCESS_ALL)
+    /// `access`: TW_ACCESS_x, for its key. `counter`: of puts that arrive, tw_mem_params_t.
+    Memory(const Context& context, std::span<std::byte> bytes, std::uint32_t access = TW_ACCESS_ALL,
+           tw_counter_h counter = nullptr)
         : context_(context.get()), bytes_(bytes) {
         tw_mem_params_t params{};
         params.access = access;
+        params.counter = counter;
         check(tw_mem_map(context_, bytes.data(), bytes.size(), &params, &mem_), "tw_mem_map");
     }
     /// Memory that peers of this host reach by loads and stores; zeroes.
     static Memory allocate(const Context& context, std::size_t length,
-                           std::uint32_t access = TW_ACCESS_ALL) {
+                           std::uint32_t access = TW_ACCESS_ALL, tw_counter_h counter = nullptr) {
         tw_mem_params_t params{};
         params.access = access;
+        params.counter = counter;
         void* address = nullptr;
         tw_mem_h mem = nullptr;
         check(tw_mem_alloc(context.get(), length, &params, &address, &mem), "tw_mem_alloc");

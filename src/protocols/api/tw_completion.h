@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 /// \file
-/// Completion queues and counters: ends of operations for any thread. Included by tagwire.h.
+/// Completion queues and counters: ends of operations, and arrivals of puts and messages, for any
+/// thread. Included by tagwire.h.
 ///
 /// \par Threads
 /// Any thread may call everything here at any time, whatever the thread mode of the workers. No
@@ -82,12 +83,16 @@ TAGWIRE_API tw_status_t tw_cq_signal(tw_cq_h cq);
 
 // ---- Completion counters
 
-/// Makes a completion counter. It counts the operations that name it (TW_OP_COUNTER), of any
-/// workers.
+/// Makes a completion counter. It may serve any operations, workers and contexts at the same time.
 ///
-/// An operation whose call has returned TW_OK or TW_INPROGRESS counts once, when it has ended and
-/// was reported; one whose call has returned an error does not count. Each completion of a
-/// multi-receive counts.
+/// It counts
+/// - operations that name it (TW_OP_COUNTER). An operation whose call has returned TW_OK or
+///   TW_INPROGRESS counts once, when it has ended and was reported; one whose call has returned an
+///   error does not count;
+/// - messages that arrive, by their receives. Each completion of a multi-receive counts. A handler
+///   of active messages calls tw_counter_add();
+/// - puts with TW_OP_IMM that arrive in memory that names it (tw_mem_params_t.counter);
+/// - whatever the program adds itself (tw_counter_add()).
 ///
 /// \retval TW_OK  *counter_p is the counter; tw_counter_destroy() closes it.
 /// \retval TW_ERR_INVALID_PARAM  `counter_p` is NULL.
@@ -96,17 +101,18 @@ TAGWIRE_API tw_status_t tw_counter_create(tw_counter_h* counter_p);
 
 /// Closes a completion counter.
 ///
-/// While operations that have not ended name it, or threads wait for it, the call does nothing but
-/// log an error. No other call on the counter may be under way but tw_counter_add(). NULL is
-/// ignored.
+/// While operations that have not ended or memory name it, or threads wait for it, the call does
+/// nothing but log an error. No other call on the counter may be under way but tw_counter_add().
+/// NULL is ignored.
 TAGWIRE_API void tw_counter_destroy(tw_counter_h counter);
 
 /// Reads a completion counter.
 ///
-/// The data of counted receives is visible to the calling thread. The numbers grow; they are read
-/// one after the other. Each of the two pointers may be NULL.
+/// The data of counted receives and puts is visible to the calling thread. The numbers grow; they
+/// are read one after the other. Each of the two pointers may be NULL.
 ///
-/// \retval TW_OK  Read: operations that have ended with TW_OK, and those that have ended otherwise.
+/// \retval TW_OK  Read: operations that have ended with TW_OK and puts that have arrived; and
+///     operations that have ended otherwise.
 /// \retval TW_ERR_INVALID_PARAM  `counter` is NULL.
 TAGWIRE_API tw_status_t tw_counter_read(tw_counter_h counter, uint64_t* successes_p,
                                         uint64_t* failures_p);
@@ -117,11 +123,11 @@ TAGWIRE_API tw_status_t tw_counter_read(tw_counter_h counter, uint64_t* successe
 /// \retval TW_ERR_INVALID_PARAM  `counter` is NULL.
 TAGWIRE_API tw_status_t tw_counter_add(tw_counter_h counter, uint64_t successes, uint64_t failures);
 
-/// Sleeps until a completion counter has counted so many operations, successes and failures
-/// together.
+/// Sleeps until a completion counter has reached a number, successes and failures together.
 ///
-/// The thread is woken when the number is reached, not before. The call does not progress.
-/// UINT64_MAX: no limit of time; 0: does not sleep.
+/// The thread is woken when the number is reached, not before. The data of counted receives and
+/// puts is visible to it. The call does not progress. UINT64_MAX: no limit of time; 0: does not
+/// sleep.
 ///
 /// \retval TW_OK  Reached; tw_counter_read() tells how many have failed.
 /// \retval TW_ERR_TIMED_OUT  `timeout_ns` have passed.

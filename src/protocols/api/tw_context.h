@@ -68,6 +68,13 @@ typedef struct tw_mem_params {
     uint32_t access;
     tw_memory_type_t type;
     uint64_t device;  ///< Number of the device that has the memory; 0 for TW_MEMORY_HOST.
+    /// Counts the puts with TW_OP_IMM that peers carry out in this memory: each one once, when its
+    /// data is visible to a thread that reads or waits for the counter. Puts without TW_OP_IMM are
+    /// not counted, because a peer may carry them out without the owner's processors. A counted put
+    /// is told to tw_rma_event_cb_t first, where the worker has one, and is not put into the
+    /// worker's completion queue. Needs TW_ACCESS_WRITE; not destroyed before tw_mem_unmap(). NULL:
+    /// nothing is counted.
+    tw_counter_h counter TW_CXX_DEFAULT(nullptr);
 } tw_mem_params_t;
 
 /// Makes memory known to every memory domain, so that messages from and to it need no copy, and
@@ -104,7 +111,8 @@ TAGWIRE_API tw_status_t tw_mem_alloc(tw_context_h context, size_t length,
 /// No operation of this process may be using it. Its key ends: operations of peers that begin later
 /// fail, and those that are writing to the memory at this moment are waited for, so nothing is
 /// written to it behind this call. A process of this host that is stopped in the middle of a write
-/// is waited for 2 seconds; the log names it. Memory of tw_mem_map() is not touched, that of
+/// is waited for 2 seconds; the log names it. No notice of a put into the memory is given any more,
+/// and its counter does not count any more. Memory of tw_mem_map() is not touched, that of
 /// tw_mem_alloc() is freed. Any thread.
 ///
 /// \retval TW_OK  Released.
@@ -172,7 +180,7 @@ typedef struct tw_worker_params {
     /// of its threads, each with a lock of its own. 0: as TAGWIRE_TX_CONTEXTS says, 1 by default.
     unsigned tx_contexts TW_CXX_DEFAULT(0);
     /// Told of puts with TW_OP_IMM. NULL: the worker's completion queue has them, with `context`
-    /// NULL.
+    /// NULL, unless the memory has a counter (tw_mem_params_t).
     tw_rma_event_cb_t rma_event TW_CXX_DEFAULT(nullptr);
     void* rma_event_arg TW_CXX_DEFAULT(nullptr);
 } tw_worker_params_t;

@@ -35,7 +35,7 @@ typedef struct tw_key* tw_key_h;          ///< The key to memory of a peer; see 
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed, or tw_am_keep() kept.
 typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
-typedef struct tw_counter* tw_counter_h;  ///< A count of ended operations; tw_counter_create().
+typedef struct tw_counter* tw_counter_h;  ///< A count of operations; tw_counter_create().
 
 /// Threads that may use a worker.
 typedef enum tw_thread_mode {

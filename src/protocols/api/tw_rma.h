@@ -22,7 +22,8 @@
 ///   everything before it. A message behind a fence is matched after the data of earlier puts is
 ///   visible to its receiver;
 /// - tw_ep_flush(): when it has completed, all earlier operations have taken effect;
-/// - the notice of a put (TW_OP_IMM): it is given when the data of this put is visible.
+/// - the notice of a put (TW_OP_IMM): it is given when the data of this put is visible. A counter
+///   of the memory (tw_mem_params_t) counts the put then.
 ///
 /// \par Statuses
 /// As for sends ("Statuses" in tw_data.h), and
@@ -112,7 +113,8 @@ TAGWIRE_API tw_status_t tw_key_pointer(tw_key_h key, uint64_t address, void** po
 /// Writes to memory of the peer.
 ///
 /// `address` by the owner's addresses; any length, any alignment. With TW_OP_IMM the target is told
-/// (tw_rma_event_cb_t) when the data is visible there. Completion levels: by default when the
+/// (tw_rma_event_cb_t, tw_mem_params_t.counter) when the data is visible there. A put that the peer
+/// refuses is not told. Completion levels: by default when the
 /// buffer may be reused; TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE and
 /// TW_OP_MATCH_COMPLETE when the data is visible to the target's threads.
 ///

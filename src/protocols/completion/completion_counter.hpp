@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The counter of the API (tw_counter_h): how many operations have ended, with success and without.
+// The counter of the API (tw_counter_h): how many operations have ended, with success and without,
+// and how many puts have arrived. Operations and memory are its users.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace tagwire::proto {
 
 class CompletionCounter : public tw_counter, public CounterProtocol<CompletionEnv> {
   public:
-    /// An operation names it; it reports its end, or leaves.
+    /// An operation names it, and reports its end, or leaves; or memory does, until it is unmapped.
     Users& users() { return users_; }
     /// The end of an operation that names it.
     void report(tw_status_t status) {
@@ -24,7 +25,7 @@ class CompletionCounter : public tw_counter, public CounterProtocol<CompletionEn
         add(status == TW_OK ? 1 : 0, status == TW_OK ? 0 : 1);
         users_.end();
     }
-    /// By the program.
+    /// By who is no user: the program, or a put that arrives in memory.
     void add_by_hand(std::uint64_t successes, std::uint64_t failures) {
         users_.begin_visit();
         add(successes, failures);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operations that name an object which the program destroys: a queue, a counter. An operation
-// that reports its end is inside until it no longer touches the object, though the program may have
-// seen the end meanwhile, and destroy the object.
+// The operations, and memory, that name an object which the program destroys: a queue, a counter.
+// An operation that reports its end is inside until it no longer touches the object, though the
+// program may have seen the end meanwhile, and destroy the object.
 #pragma once
 
 #include <sched.h>

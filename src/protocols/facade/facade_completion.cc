@@ -115,8 +115,8 @@ void tw_counter_destroy(tw_counter_h handle) {
     CompletionCounter& counter = counter_of(handle);
     if (const std::uint32_t users = counter.users().count()) {
         TW_LOG_ERROR(
-            "tw_counter_destroy: %u operations that have not ended name the counter; end them "
-            "first",
+            "tw_counter_destroy: %u operations that have not ended, or memory handles, name the "
+            "counter; end them first",
             users);
         return;
     }

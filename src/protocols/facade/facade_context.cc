@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
@@ -39,6 +40,9 @@ tw_status_t make_memory(const char* call, Context& context, void* address, size_
             "%s: params->access is 0x%x; expected TW_ACCESS_READ, WRITE, ATOMIC, or "
             "TW_ACCESS_NONE alone",
             call, access);
+    } else if (params.counter != nullptr && (access & TW_ACCESS_WRITE) == 0) {
+        TW_LOG_ERROR("%s: params->counter counts puts, and params->access lacks TW_ACCESS_WRITE",
+                     call);
     } else {
         refused = TW_OK;
     }
@@ -46,6 +50,8 @@ tw_status_t make_memory(const char* call, Context& context, void* address, size_
         return refused;
     std::unique_ptr<Memory> memory;
     const ucs_status_t status = Memory::make(context, address, length, access, &memory);
+    if (status == UCS_OK && params.counter != nullptr)
+        memory->count_puts(counter_of(params.counter));
     if (status == UCS_OK)
         *mem_p = memory.release();
     return tw(status);

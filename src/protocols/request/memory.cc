@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "protocols/completion/completion_counter.hpp"
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -93,7 +94,18 @@ Memory::~Memory() {
             uct_md_mem_dereg(context_.domains()[i].md, (*handles)[i]);
     if (allocated_.length > 0)
         uct_mem_free(&allocated_);
+    if (counter_ != nullptr)
+        counter_->users().leave();
     --context_.users;
+}
+
+void Memory::count_puts(CompletionCounter& counter) {
+    counter.users().enter();
+    counter_ = &counter;
+}
+
+void Memory::count_put() {
+    counter_->add_by_hand(1, 0);
 }
 
 ucs_status_t Memory::expose() {

@@ -18,6 +18,8 @@ struct tw_mem {};
 
 namespace tagwire::proto {
 
+class CompletionCounter;
+
 class Memory : public tw_mem {
   public:
     /// `access`: TW_ACCESS_x, not 0. `address` null: memory is allocated.
@@ -29,6 +31,11 @@ class Memory : public tw_mem {
 
     const Context& context() const { return context_; }
     uct_mem_h handle(std::size_t domain) const { return handles_[domain]; }
+    /// Before its first key: counts puts that their initiators tell of.
+    void count_puts(CompletionCounter& counter);
+    bool counts_puts() const { return counter_ != nullptr; }
+    /// Such a put has arrived.
+    void count_put();
     bool covers(const void* address, std::size_t length) const;
     void* address() const { return address_; }
 
@@ -56,6 +63,7 @@ class Memory : public tw_mem {
     uct_allocated_memory_t allocated_{};  // its length is 0: the memory is the program's
     std::vector<uct_mem_h> handles_;      // with all rights, for messages
     std::vector<uct_mem_h> restricted_;   // with those of its key, where these are fewer
+    CompletionCounter* counter_ = nullptr;
     // From the first key on.
     std::mutex key_lock_;
     std::uint64_t id_ = 0;

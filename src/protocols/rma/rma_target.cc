@@ -135,6 +135,15 @@ void RmaTarget::on_atomic(const RmaRequest& message) {
 }
 
 void RmaTarget::on_notice(const Notice& message) {
+    WorkerCore& worker = ep_.worker;
+    bool is_counted = false;
+    // Refused: so was the put, or the program has unmapped the memory since.
+    if (use(worker, message.at, message.length, TW_ACCESS_WRITE,
+            [&](const Memory& memory, const std::byte*) {
+                is_counted = memory.counts_puts();
+                return UCS_OK;
+            }) != UCS_OK)
+        return;
     tw_completion_t done{};
     done.flags = TW_DONE_REMOTE | TW_DONE_PUT | TW_DONE_IMM;
     done.length = done.message_length = message.length;
@@ -142,7 +151,13 @@ void RmaTarget::on_notice(const Notice& message) {
     done.imm = message.imm;
     done.source = ep_.worker_id;
     done.ep = ep_.handle();
-    ep_.worker.tell_rma(done);
+    worker.tell_rma(done, is_counted);
+    // The memory is looked up again, because the callback may have unmapped it. Inside use() it
+    // stays, and with it the counter.
+    if (is_counted) {
+        static_cast<void>(worker.context().memories().use(
+            message.at.memory, [](Memory& memory) { memory.count_put(); }));
+    }
 }
 
 }  // namespace tagwire::proto

@@ -53,12 +53,14 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-void WorkerCore::tell_rma(const tw_completion_t& done) {
+void WorkerCore::tell_rma(const tw_completion_t& done, bool is_counted) {
     if (params_.rma_event != nullptr) {
         attention_.count_events();
         const Unlocked callback(*this);
         return params_.rma_event(params_.rma_event_arg, &done);
     }
+    if (is_counted)
+        return attention_.count_events();
     if (!requests_.add_completion(done))
         TW_LOG_ERROR("out of memory: the notice of a put of %zu bytes is lost", done.length);
 }

@@ -134,8 +134,9 @@ class WorkerCore : public tw_worker {
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     RegLease* cache_region(const Request& request, std::size_t domain, RegUse use);
 
-    /// A peer's operation on memory of the program has taken effect.
-    void tell_rma(const tw_completion_t& done);
+    /// A peer's operation on memory of the program has taken effect. `is_counted`: the program has
+    /// the memory count it, and needs no completion.
+    void tell_rma(const tw_completion_t& done, bool is_counted);
 
     // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 

@@ -249,6 +249,41 @@ TEST(CounterModel, every_number_that_is_reached_wakes_its_thread) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, adders_and_sleepers<Right>));
 }
 
+/// Puts arrive by two threads that progress; the program reads what was counted, which a data race
+/// would give away.
+template <class Env>
+void arrivals_and_readers(DetRun& run) {
+    proto::CounterProtocol<Env> counter;
+    std::array<DetPlain<std::uint32_t>, 2> puts{};
+    DetPlain<std::uint32_t> failed{0};
+    run.spawn([&] {
+        for (DetPlain<std::uint32_t>& put : puts) {
+            put = 1;
+            counter.add(1, 0);
+        }
+    });
+    run.spawn([&] {
+        failed = 1;
+        counter.add(0, 1);
+    });
+    run.spawn([&] {
+        run.check(counter.wait_until(3, UINT64_MAX), "reached");
+        run.check(puts[0] == 1U && puts[1] == 1U && failed == 1U, "all data is there");
+    });
+    run.spawn([&] {
+        const std::uint64_t successes = counter.successes();
+        for (std::uint64_t i = 0; i < successes; ++i)
+            run.check(puts[i] == 1U, "the data of what was counted is there");
+        if (counter.failures() == 1)
+            run.check(failed == 1U, "... and of failures");
+    });
+    run.run();
+}
+
+TEST(CounterModel, who_reads_or_waits_sees_the_data_of_what_was_counted) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, arrivals_and_readers<Right>));
+}
+
 TEST(CounterModel, a_number_that_is_announced_by_a_release_alone_would_be_missed) {
     EXPECT_TRUE(fails_with("deadlock", adders_and_sleepers<PublishesByRelease>));
 }

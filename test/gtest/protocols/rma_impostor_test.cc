@@ -146,6 +146,39 @@ TEST_F(MsgRmaImpostor, a_put_with_one_bad_part_is_refused_as_a_whole) {
     }
 }
 
+TEST_F(MsgRmaImpostor, notices_outside_of_what_a_key_gives_are_refused_and_counted) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    tw_counter_h counter = nullptr;
+    ASSERT_EQ(tw_counter_create(&counter), TW_OK);
+    {
+        const Shared memory(context_.get(), 256, Shared::Kind::kMapped, 0, counter);
+        const Shared readable(context_.get(), 256, Shared::Kind::kMapped, TW_ACCESS_READ);
+        const std::uint64_t id = key_of(memory).memory, at = memory.address();
+        const auto notify = [&](const proto::MemoryRange& range, std::uint64_t length) {
+            proto::Notice notice{};
+            notice.sender = impostor_.name();
+            notice.kind = RmaKind::kPut;
+            notice.at = range;
+            notice.length = length;
+            Bytes message;
+            append(&message, notice);
+            impostor_.send(victim(), AmId::kNotice, message);
+        };
+        const std::uint64_t before = refused();
+        notify({id + 1, at}, 8);
+        notify({id, at + 1}, 256);
+        notify({id, at - 1}, 1);
+        notify({key_of(readable).memory, readable.address()}, 8);
+        notify({id, at}, 256);
+        EXPECT_TRUE(
+            impostor_.run_until(victim(), [&] { return tw_counter_wait(counter, 1, 0) == TW_OK; }));
+        EXPECT_EQ(refused(), before + 4);
+        EXPECT_EQ(tw_counter_wait(counter, 2, 0), TW_ERR_TIMED_OUT);
+        EXPECT_TRUE(victim().done.empty());
+    }
+    tw_counter_destroy(counter);
+}
+
 TEST_F(MsgRmaImpostor, a_peer_that_takes_no_replies_but_goes_on_is_cut_off) {
     if (contact_of_transports() != "sm")
         return;  // who takes nothing over ud can send nothing either

@@ -18,10 +18,11 @@ class Shared {
     enum class Kind { kMapped, kAllocated };
 
     Shared(tw_context_h context, std::size_t length, Kind kind = Kind::kMapped,
-           std::uint32_t access = 0)
+           std::uint32_t access = 0, tw_counter_h counter = nullptr)
         : context_(context) {
         tw_mem_params_t params{};
         params.access = access;
+        params.counter = counter;
         if (kind == Kind::kAllocated) {
             void* address = nullptr;
             EXPECT_EQ(tw_mem_alloc(context, length, &params, &address, &handle_), TW_OK);

@@ -168,7 +168,71 @@ TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone)
     }
 }
 
+/// Over shared memory the owner's thread writes what comes: ThreadSanitizer sees what the counter
+/// orders, but not what shared memory orders that both sides have mapped at places of their own.
+class MsgRmaCountThreads : private Settings, public MsgRmaThreads {
+  protected:
+    MsgRmaCountThreads() : Settings({{"TAGWIRE_SM_CMA", "off"}}) {}
+};
+
+// The thread that waits unmaps the memory and destroys the counter while the thread that has
+// counted may still be about to wake others.
+TEST_P(MsgRmaCountThreads, who_waits_for_puts_may_unmap_and_destroy_at_once) {
+    constexpr std::uint64_t kPuts = 8, kTimes = 30;
+    Node from(context_.get(), shared_worker());
+    Node to(context_.get());  // without a lock: its thread alone uses it
+    const tw_ep_h ep = from.to(to);
+    std::atomic<std::uint64_t> begun{0}, seen{0};
+    std::thread owner([&] {
+        std::uint64_t round = 0;
+        while (round <= kTimes) {
+            // SYNC test_rma_round: the memory of this round is there, or all are over.
+            round = begun.load(std::memory_order_acquire);
+            seen.store(round, std::memory_order_relaxed);  // Relaxed: a number that is waited for.
+            if (tw_worker_progress(to.worker()) == 0)
+                std::this_thread::yield();
+        }
+    });
+    for (std::uint64_t round = 1; round <= kTimes; ++round) {
+        tw_counter_h counter = nullptr;
+        ASSERT_EQ(tw_counter_create(&counter), TW_OK);
+        Shared memory(context_.get(), 8 * kPuts, Shared::Kind::kMapped, 0, counter);
+        const tw_key_h key = memory.key_for(ep);
+        // SYNC test_rma_round: pairs with the owner's loop.
+        begun.store(round, std::memory_order_release);
+        while (seen.load(std::memory_order_relaxed) != round)  // Relaxed: as above
+            std::this_thread::yield();
+        std::thread waits([&] {
+            EXPECT_EQ(tw_counter_wait(counter, kPuts, UINT64_MAX), TW_OK);
+            for (std::uint64_t i = 0; i < kPuts; ++i)
+                EXPECT_EQ(memory.number<std::uint64_t>(8 * i), round + i);
+            memory.unmap();
+            tw_counter_destroy(counter);
+        });
+        tw_op_t how{};
+        for (std::uint64_t i = 0; i < kPuts; ++i) {
+            const std::uint64_t value = round + i;
+            how.flags = TW_OP_IMM | TW_OP_INJECT;
+            while (tw_put(ep, &value, sizeof value, memory.address() + 8 * i, key, &how, nullptr) ==
+                   TW_ERR_NO_RESOURCE)
+                tw_worker_progress(from.worker());
+        }
+        tw_request_h request = nullptr;
+        if (tw_ep_flush(ep, nullptr, &request) == TW_INPROGRESS) {
+            EXPECT_EQ(tw_request_wait(request, TW_WAIT_YIELD, 60'000'000'000, nullptr), TW_OK);
+            tw_request_free(request);
+        }
+        waits.join();
+        tw_key_free(key);
+    }
+    // SYNC test_rma_round: pairs with the owner's loop.
+    begun.store(kTimes + 1, std::memory_order_release);
+    owner.join();
+    EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+}
+
 INSTANTIATE_TEST_SUITE_P(OneContextOrMore, MsgRmaThreads, ::testing::Values(1U, 3U));
+INSTANTIATE_TEST_SUITE_P(OneContextOrMore, MsgRmaCountThreads, ::testing::Values(1U, 3U));
 
 }  // namespace
 }  // namespace tagwire::test

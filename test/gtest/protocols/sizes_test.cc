@@ -25,6 +25,7 @@ static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);
 static_assert(offsetof(tw_worker_attr_t, endpoints) == 56);
 static_assert(offsetof(tw_worker_limits_t, buffered_bytes_min) == 24);
 static_assert(offsetof(tw_ep_params_t, user_data) == 24);
+static_assert(offsetof(tw_mem_params_t, device) == 16 && offsetof(tw_mem_params_t, counter) == 24);
 
 /// Calls `refused` and expects that the log has `text`.
 void expect_refused(const char* text, auto refused) {

@@ -490,4 +490,22 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
     EXPECT_THROW(msg::Memory::allocate(context_, 0), msg::Error);
 }
 
+TEST_F(MsgWrapper, memory_counts_puts_that_arrive) {
+    const msg::Counter counter;
+    Bytes own(64);
+    const msg::Memory mapped(context_, own, TW_ACCESS_ALL, counter.get());
+    const msg::Memory allocated =
+        msg::Memory::allocate(context_, 4096, TW_ACCESS_WRITE, counter.get());
+    for (const msg::Memory* memory : {&mapped, &allocated}) {
+        const msg::RemoteMemory remote(self_, memory->pack());
+        const std::uint64_t before = counter.read().successes;
+        run_until([&] {
+            return remote.put(bytes("hello"), 8, msg::Op().immediate(1)) != TW_ERR_NO_RESOURCE;
+        });
+        run_until([&] { return counter.read().successes == before + 1; });
+        EXPECT_EQ(std::memcmp(memory->bytes().data() + 8, "hello", 5), 0);
+    }
+    EXPECT_THROW(msg::Memory(context_, own, TW_ACCESS_READ, counter.get()), msg::Error);
+}
+
 }  // namespace
