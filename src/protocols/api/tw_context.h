@@ -180,7 +180,9 @@ typedef struct tw_worker_params {
     /// of its threads, each with a lock of its own. 0: as TAGWIRE_TX_CONTEXTS says, 1 by default.
     unsigned tx_contexts TW_CXX_DEFAULT(0);
     /// Told of puts with TW_OP_IMM. NULL: the worker's completion queue has them, with `context`
-    /// NULL, unless the memory has a counter (tw_mem_params_t).
+    /// NULL, unless the memory has a counter (tw_mem_params_t). Until they are polled they count
+    /// among the unexpected messages (TAGWIRE_UNEXPECTED_BYTES), so a program that does not poll
+    /// pauses its peers.
     tw_rma_event_cb_t rma_event TW_CXX_DEFAULT(nullptr);
     void* rma_event_arg TW_CXX_DEFAULT(nullptr);
 } tw_worker_params_t;

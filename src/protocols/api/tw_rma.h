@@ -120,7 +120,9 @@ TAGWIRE_API tw_status_t tw_key_pointer(tw_key_h key, uint64_t address, void** po
 ///
 /// \retval TW_OK  Complete.
 /// \retval TW_INPROGRESS  Started; the completion follows.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With TW_OP_IMM
+///     also while the peer has paused this side: its program has too many notices and messages to
+///     take.
 /// \retval TW_ERR_EXCEEDS_LIMIT  TW_OP_INJECT with more than tw_worker_attr_t.inject_bytes_max.
 /// \retval TW_ERR_INVALID_ADDR  See "Statuses".
 TAGWIRE_API tw_status_t tw_put(tw_ep_h ep, const void* buffer, size_t length, uint64_t address,

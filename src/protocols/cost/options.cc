@@ -70,10 +70,11 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "128m",
-     .doc = "Memory of a worker for unexpected messages of all peers. Eager data is paused above "
-            "1/4 of it, or above half of a peer's quota; all messages are paused above 3/4. When "
-            "it is used up, messages of departed peers are dropped, and an endpoint whose peer "
-            "keeps sending fails.",
+     .doc = "Memory of a worker for unexpected messages of all peers, and for notices of puts that "
+            "nobody has polled. Eager data is paused above 1/4 of it, or above half of a peer's "
+            "quota; all messages, and puts with a notice, are paused above 3/4. When it is used "
+            "up, messages of departed peers are dropped, and an endpoint whose peer keeps sending "
+            "fails.",
      .offset = offsetof(Options, unexpected_bytes),
      .min = 4096},
     {.name = "UNEXPECTED_MAX",

@@ -232,6 +232,7 @@ unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsign
     unsigned count = 0;
     {
         const Entry entry(worker_of(worker));
+        const LeavesWork work(worker_of(worker));  // a peer that was paused may be told to go on
         count = worker_of(worker).requests().poll(completions, max);
     }
     if (const TxContexts* contexts = worker_of(worker).tx_contexts())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The budget of a worker for messages that nobody has received yet: their memory and their number,
-// whoever sent them, also of peers that are gone. A single thread uses it.
+// The budget of a worker for messages that nobody has received yet, and notices of puts that nobody
+// has polled yet: their memory and their number, whoever sent them, also of peers that are gone. A
+// single thread uses it.
 //
 //     to 1/8   data comes again, if it was held
 //     to 1/4   messages come again, if they were held

@@ -7,7 +7,8 @@
 //                                        | the peer goes: all of it is here
 //                                        '-------------------------------------> orphan
 //
-// 1. Each message counts against the budget (budget.hpp) from make() to release().
+// 1. Each message counts against the budget (budget.hpp) from make() to release(), and so does each
+//    notice of a put until it is polled.
 // 2. Peers are paused in two steps: first they keep their data, and requests of rendezvous come in
 //    its place, so that an expected message gets through; then they send nothing.
 // 3. Complete messages of peers that are gone (orphans) give way to those of peers that are there.
@@ -20,6 +21,7 @@
 #include "protocols/cost/options.hpp"
 #include "protocols/match/budget.hpp"
 #include "protocols/match/unexpected.hpp"
+#include "protocols/request/request.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
@@ -73,6 +75,12 @@ class MatchTable {
     /// Bytes that are kept of the peer elsewhere (announced messages).
     void charge(Endpoint& ep, std::size_t bytes);
     void refund(Endpoint& ep, std::size_t bytes);
+    /// A notice of a put waits for the program's poll. It is of no peer's quota, and may outlive
+    /// its endpoint.
+    static constexpr std::size_t kNoticeBytes = sizeof(Request);
+    void add_notice() { budget_.add(kNoticeBytes); }
+    /// The program has it.
+    void remove_notice() { budget_.remove(kNoticeBytes); }
     /// Something of that peer is kept from now on; what was may go.
     void pause_if_full(Endpoint& ep);
     /// Something of that peer is kept no more; null: it is gone.

@@ -197,13 +197,14 @@ Request* RequestTable::make_internal(const tw_op_t& op, bool is_start) {
     return request;
 }
 
-bool RequestTable::add_completion(const tw_completion_t& done) {
+bool RequestTable::add_notice(const tw_completion_t& done) {
     tw_op_t op{};
     op.flags = TW_OP_COMPLETION;
     Request* request = make_internal(op, false);
     if (request == nullptr)
         return false;
     request->done = done;
+    worker_.matches().add_notice();
     report(*request);
     return true;
 }
@@ -290,10 +291,23 @@ void RequestTable::release(Request& request) {
         let_go(request);
     }
     const bool is_foreign = request.is_foreign;
-    const bool is_part = request.is_whole && (request.parent != nullptr || request.is_internal);
+    if (request.is_whole && (request.parent != nullptr || request.is_internal)) [[unlikely]]
+        return release_part(request);
     request.~Request();
     if (!is_foreign)
-        (is_part ? part_pool_ : pool_).put(&request);
+        pool_.put(&request);
+}
+
+/// It is part of a multi-receive, the library's own, or a notice, whose peer may have been paused.
+[[gnu::noinline]] void RequestTable::release_part(Request& request) {
+    const bool is_notice = request.is_internal && request.complete == nullptr;
+    request.~Request();
+    part_pool_.put(&request);
+    if (!is_notice)
+        return;
+    worker_.matches().remove_notice();
+    if (!is_silent_)
+        worker_.matches().resume_if_free(nullptr);
 }
 
 // ---- Ends

@@ -84,8 +84,9 @@ class RequestTable {
     void report(Request& request);
     /// The result of the call that made `request`.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
-    /// A completion of no operation of the program, for poll(). False: out of memory.
-    [[nodiscard]] bool add_completion(const tw_completion_t& done);
+    /// The notice of a peer's operation, for poll(); in the budget until then. False: out of
+    /// memory.
+    [[nodiscard]] bool add_notice(const tw_completion_t& done);
     /// The call that made `request` has returned already, with TW_INPROGRESS.
     void answer_later(Request& request);
     unsigned poll(tw_completion_t* completions, unsigned max);
@@ -105,6 +106,7 @@ class RequestTable {
     void queue_up(Request& request);
     void release_buffers(Request& request);
     void take_back();
+    void release_part(Request& request);
     void* request_memory();
 
     WorkerCore& worker_;

@@ -101,6 +101,8 @@ ucs_status_t post_only(uct_ep_h lane, const Rail& rail, const RmaOp& op, uct_rke
 tw_status_t RmaSender::call(const RmaCall& call) {
     if (ep_.failure() != UCS_OK)
         return static_cast<tw_status_t>(ep_.failure());
+    if (ep_.is_paused() && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
+        return TW_ERR_NO_RESOURCE;
     WorkerCore& worker = ep_.worker;
     RequestTable& requests = worker.requests();
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);

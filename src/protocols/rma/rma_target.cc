@@ -151,7 +151,7 @@ void RmaTarget::on_notice(const Notice& message) {
     done.imm = message.imm;
     done.source = ep_.worker_id;
     done.ep = ep_.handle();
-    worker.tell_rma(done, is_counted);
+    worker.tell_rma(ep_, done, is_counted);
     // The memory is looked up again, because the callback may have unmapped it. Inside use() it
     // stays, and with it the counter.
     if (is_counted) {

@@ -34,6 +34,13 @@ namespace {
     return done;
 }
 
+/// While the peer wants nothing to keep: messages, and puts that it is told of.
+bool is_held_back(const Request& request) {
+    if (request.kind == RequestKind::kRma)
+        return (request.flags & TW_OP_IMM) != 0 && !RmaSender::has_begun(request);
+    return request.kind == RequestKind::kSend && request.offset == 0;
+}
+
 }  // namespace
 
 void SendQueue::push_control(const Control& message) {
@@ -195,7 +202,7 @@ SendQueue::Step SendQueue::drain_operations() {
     if (operations_.empty() || !ep_.may_start(*operations_.front()))
         return Step::kIdle;
     Request& request = *operations_.front();
-    if (ep_.is_paused() && request.kind == RequestKind::kSend && request.offset == 0)
+    if (ep_.is_paused() && is_held_back(request))
         return Step::kIdle;
     const ucs_status_t status = ep_.start(request);
     if (status == UCS_ERR_NO_RESOURCE)

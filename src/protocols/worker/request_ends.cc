@@ -53,7 +53,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-void WorkerCore::tell_rma(const tw_completion_t& done, bool is_counted) {
+void WorkerCore::tell_rma(Endpoint& from, const tw_completion_t& done, bool is_counted) {
     if (params_.rma_event != nullptr) {
         attention_.count_events();
         const Unlocked callback(*this);
@@ -61,8 +61,14 @@ void WorkerCore::tell_rma(const tw_completion_t& done, bool is_counted) {
     }
     if (is_counted)
         return attention_.count_events();
-    if (!requests_.add_completion(done))
-        TW_LOG_ERROR("out of memory: the notice of a put of %zu bytes is lost", done.length);
+    if (!matches_.admit(from, MatchTable::kNoticeBytes))
+        return;
+    if (!requests_.add_notice(done)) {
+        TW_LOG_ERROR("no memory for the notice of a put of %zu bytes: its endpoint fails",
+                     done.length);
+        return from.fail(UCS_ERR_NO_MEMORY);
+    }
+    matches_.pause_if_full(from);
 }
 
 void WorkerCore::finish_drained(Request& request, ucs_status_t status) {

@@ -179,6 +179,43 @@ TEST_F(MsgRmaImpostor, notices_outside_of_what_a_key_gives_are_refused_and_count
     tw_counter_destroy(counter);
 }
 
+/// Whose budget is small.
+class MsgRmaFlood : private Settings, public MsgRmaImpostor {
+  protected:
+    MsgRmaFlood() : Settings({{"TAGWIRE_UNEXPECTED_BYTES", "1m"}}) {}
+};
+
+TEST_F(MsgRmaFlood, a_peer_that_notifies_on_while_it_is_paused_loses_its_endpoint) {
+    if (contact_of_transports() != "sm")
+        return;  // the same for all, and slow over the others
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const Shared memory(context_.get(), 256);
+    proto::Notice notice{};
+    notice.sender = impostor_.name();
+    notice.kind = RmaKind::kPut;
+    notice.at = {key_of(memory).memory, memory.address()};
+    notice.length = 8;
+    Bytes message;
+    append(&message, notice);
+    std::vector<std::pair<tw_ep_h, tw_status_t>>& failures = victim().failures;
+    // Nobody polls: the worker progresses alone.
+    constexpr int kNoticesMax = 200'000;
+    for (int sent = 0; sent < kNoticesMax && failures.empty(); ++sent) {
+        for (int i = 0; i < 1000 && !impostor_.try_send(AmId::kNotice, message); ++i)
+            tw_worker_progress(victim().worker());
+        if (sent % 64 == 0) {
+            impostor_.progress();
+            impostor_.taken(AmId::kControl);
+            tw_worker_progress(victim().worker());
+        }
+    }
+    ASSERT_EQ(failures.size(), 1U);
+    EXPECT_EQ(failures[0].second, TW_ERR_EXCEEDS_LIMIT);
+    // Earlier notices stay the program's.
+    victim().progress();
+    EXPECT_FALSE(victim().done.empty());
+}
+
 TEST_F(MsgRmaImpostor, a_peer_that_takes_no_replies_but_goes_on_is_cut_off) {
     if (contact_of_transports() != "sm")
         return;  // who takes nothing over ud can send nothing either
