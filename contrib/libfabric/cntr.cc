@@ -17,7 +17,7 @@ Cntr& cntr_of(fid_cntr* handle) {
 
 int close_cntr(fid* handle) {
     auto& cntr = object_of<Cntr, fid_cntr>(handle);
-    if (cntr.has_endpoints())
+    if (cntr.has_endpoints() || cntr.regions != 0)
         return -FI_EBUSY;
     delete &cntr;
     return 0;

@@ -50,6 +50,7 @@ class Cntr : public fid_cntr {
 
     Domain& domain;
     const fi_wait_obj wait_obj;
+    int regions = 0;  ///< Registered memory that it counts for; with the domain's lock.
 
   private:
     void progress();

@@ -7,6 +7,7 @@
 #include "cq.hpp"
 #include "ep.hpp"
 #include "fabric.hpp"
+#include "mr.hpp"
 
 namespace tagwire::fi {
 
@@ -45,7 +46,8 @@ Domain::Domain(Fabric& parent, const fi_info& info, void* user_context)
       fabric(parent),
       is_locked(info.domain_attr->threading != FI_THREAD_DOMAIN ||
                 info.domain_attr->data_progress == FI_PROGRESS_AUTO),
-      av_type(info.domain_attr->av_type) {
+      av_type(info.domain_attr->av_type),
+      mr_modes(MrModes::of(info.domain_attr->mr_mode)) {
     fid.fclass = FI_CLASS_DOMAIN;
     fid.context = user_context;
     fid.ops = &domain_fid_ops;

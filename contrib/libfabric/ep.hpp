@@ -30,6 +30,7 @@
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "fabric.hpp"
+#include "mr.hpp"
 #include "operation.hpp"
 #include "service.hpp"
 

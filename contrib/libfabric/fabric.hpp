@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
 #include "progress.hpp"
 #include "provider.hpp"
+#include "regions.hpp"
 
 namespace tagwire::fi {
 
@@ -57,10 +57,11 @@ class Domain : public fid_domain {
     Fabric& fabric;
     const bool is_locked;
     const fi_av_type av_type;
+    const MrModes mr_modes;
     std::mutex lock;
     tw_context_h context = nullptr;
     std::vector<Ep*> eps;
-    std::unordered_set<std::uint64_t> keys;  ///< Keys of registered memory.
+    Regions regions;
     std::atomic<int> children = 0;
     bool is_progressed = false;  ///< By the program, since auto_progress has looked.
     std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.
@@ -86,25 +87,6 @@ class Guard {
   private:
     std::mutex* lock_;
 };
-
-/// Registered memory; its descriptor (fi_mr_desc()) is the object.
-class Mr : public fid_mr {
-  public:
-    Mr(Domain& parent, std::uint64_t access_key, void* user_context);
-
-    static fi_ops_mr* table();
-
-    Domain& domain;
-    tw_mem_h mem = nullptr;  ///< nullptr: of no bytes.
-};
-
-/// Every transport copies what is shorter, and a message without a handle takes fewer steps.
-inline constexpr std::size_t kHandleBytesMin = 1024;
-
-/// The handle to pass for a buffer of `length` bytes.
-inline tw_mem_h mem_of(void* desc, std::size_t length) {
-    return desc == nullptr || length < kHandleBytesMin ? nullptr : static_cast<Mr*>(desc)->mem;
-}
 
 /// The object behind a fid that is its first member.
 template <class Object, class Base>

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory registration. No operation needs it; a buffer with a descriptor is sent and received
+// Memory registration. No operation needs it at the initiator; a buffer with a descriptor is moved
 // without a copy where a device wants it registered.
+#include "mr.hpp"
+
 #include <sys/uio.h>
 
+#include <cstring>
 #include <memory>
 
-#include "fabric.hpp"
+#include "cntr.hpp"
 
 namespace tagwire::fi {
 
@@ -21,50 +24,97 @@ int close_mr(fid* handle) {
         const Guard guard(domain);
         if (mr.mem != nullptr && tw_mem_unmap(domain.context, mr.mem) != TW_OK)
             return -FI_EBUSY;
-        domain.keys.erase(mr.key);
+        domain.regions.remove(mr.key);
+        mr.release_counters();
     }
     delete &mr;
-    --domain.children;
     return 0;
 }
 
-fi_ops mr_fid_ops = {sizeof(fi_ops), close_mr, kAbsent, kAbsent, kAbsent, kAbsent, kAbsent};
+int bind_mr(fid* handle, fid* other, std::uint64_t flags) {
+    auto& mr = object_of<Mr, fid_mr>(handle);
+    const Guard guard(mr.domain);
+    switch (other->fclass) {
+        case FI_CLASS_CNTR:
+            return mr.bind(object_of<Cntr, fid_cntr>(other), flags);
+        case FI_CLASS_EP:  // for FI_MR_ENDPOINT, which no region needs
+            return flags == 0 ? 0 : -FI_EINVAL;
+        default:
+            return -FI_EINVAL;
+    }
+}
 
-struct Range {
-    void* base;
-    std::size_t length;
-    std::uint64_t access;
-    std::uint64_t key;
-};
+/// Every key fits 64 bits, so the raw one is the same.
+int tell_raw(const Mr& mr, const struct fi_mr_raw_attr& raw) {
+    const std::size_t room = *raw.key_size;
+    *raw.key_size = sizeof mr.key;
+    if (room < sizeof mr.key)
+        return -FI_ETOOSMALL;
+    *raw.base_addr =
+        mr.domain.mr_modes.has_addresses ? reinterpret_cast<std::uintptr_t>(mr.range.base) : 0;
+    std::memcpy(raw.raw_key, &mr.key, sizeof mr.key);
+    return 0;
+}
 
-int make_mr(Domain& domain, const Range& range, void* context, fid_mr** mr_p) {
+int control_mr(fid* handle, int command, void* arg) {
+    const auto& mr = object_of<Mr, fid_mr>(handle);
+    switch (command) {
+        case FI_GET_RAW_MR:
+            return tell_raw(mr, *static_cast<const struct fi_mr_raw_attr*>(arg));
+        case FI_ENABLE:
+        case FI_REFRESH:
+            return 0;
+        default:
+            return -FI_ENOSYS;
+    }
+}
+
+fi_ops mr_fid_ops = {sizeof(fi_ops), close_mr, bind_mr, control_mr, kAbsent, kAbsent, kAbsent};
+
+std::uint32_t rights_of(std::uint64_t access) {
+    std::uint32_t rights = 0;
+    if ((access & FI_REMOTE_READ) != 0)
+        rights |= TW_ACCESS_READ;
+    if ((access & FI_REMOTE_WRITE) != 0)
+        rights |= TW_ACCESS_WRITE | TW_ACCESS_ATOMIC;
+    return rights == 0 ? std::uint32_t{TW_ACCESS_NONE} : rights;
+}
+
+int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* context,
+            fid_mr** mr_p) {
     if ((range.access & ~kAccess) != 0)
         return -FI_EINVAL;
     const Guard guard(domain);
     return without_exceptions([&] {
-        if (!domain.keys.insert(range.key).second)
-            return -FI_ENOKEY;
-        auto mr = std::make_unique<Mr>(domain, range.key, context);
+        auto mr = std::make_unique<Mr>(domain, range, context);
+        mr->key = key;
+        if (const int error = domain.regions.add(*mr, domain.mr_modes.has_provided_keys);
+            error != 0)
+            return error;
         if (range.length > 0) {
+            tw_mem_params_t params{};
+            params.struct_bytes = sizeof params;
+            params.access = rights_of(range.access);
             const tw_status_t status =
-                tw_mem_map(domain.context, range.base, range.length, nullptr, &mr->mem);
+                tw_mem_map(domain.context, range.base, range.length, &params, &mr->mem);
             if (status != TW_OK) {
-                domain.keys.erase(range.key);
+                domain.regions.remove(mr->key);
                 return -error_of(status);
             }
         }
-        ++domain.children;
         *mr_p = mr.release();
         return 0;
     });
 }
 
-int reg(fid* handle, const void* buf, std::size_t len, std::uint64_t access, std::uint64_t,
+/// FI_RMA_EVENT announces a counter (FI_MR_RMA_EVENT), which may be bound at any time here.
+int reg(fid* handle, const void* buf, std::size_t len, std::uint64_t access, std::uint64_t offset,
         std::uint64_t requested_key, std::uint64_t flags, fid_mr** mr_p, void* context) {
-    if (flags != 0 || handle->fclass != FI_CLASS_DOMAIN)
+    if ((flags & ~std::uint64_t{FI_RMA_EVENT}) != 0 || offset != 0 ||
+        handle->fclass != FI_CLASS_DOMAIN)
         return -FI_EINVAL;
     auto& domain = object_of<Domain, fid_domain>(handle);
-    return make_mr(domain, {const_cast<void*>(buf), len, access, requested_key}, context, mr_p);
+    return make_mr(domain, {const_cast<void*>(buf), len, access}, requested_key, context, mr_p);
 }
 
 int regv(fid* handle, const iovec* iov, std::size_t count, std::uint64_t access,
@@ -87,16 +137,70 @@ fi_ops_mr mr_ops = {.size = sizeof(fi_ops_mr), .reg = reg, .regv = regv, .regatt
 
 }  // namespace
 
-Mr::Mr(Domain& parent, std::uint64_t access_key, void* user_context) : fid_mr{}, domain(parent) {
+Mr::Mr(Domain& parent, const Range& memory, void* user_context)
+    : fid_mr{}, domain(parent), range(memory) {
     fid.fclass = FI_CLASS_MR;
     fid.context = user_context;
     fid.ops = &mr_fid_ops;
     mem_desc = this;
-    key = access_key;
+    ++domain.children;
+}
+
+Mr::~Mr() {
+    --domain.children;
+}
+
+void Mr::release_counters() {
+    for (Cntr* cntr : {remote_reads, remote_writes})
+        if (cntr != nullptr)
+            --cntr->regions;
 }
 
 fi_ops_mr* Mr::table() {
     return &mr_ops;
+}
+
+std::uint64_t Mr::origin() const {
+    return domain.mr_modes.has_addresses ? 0 : reinterpret_cast<std::uintptr_t>(range.base);
+}
+
+void* Mr::find(std::uint64_t address, std::size_t length, std::uint64_t access) const {
+    const auto base = reinterpret_cast<std::uintptr_t>(range.base);
+    const std::uint64_t at = address + origin() - base;
+    const bool is_inside = at <= range.length && length <= range.length - at;
+    return is_inside && (range.access & access) == access ? static_cast<std::byte*>(range.base) + at
+                                                          : nullptr;
+}
+
+int Mr::bind(Cntr& cntr, std::uint64_t flags) {
+    if (flags == 0 || (flags & ~std::uint64_t{FI_REMOTE_READ | FI_REMOTE_WRITE}) != 0)
+        return -FI_EBADFLAGS;
+    if (&cntr.domain != &domain)
+        return -FI_EDOMAIN;
+    const bool reads = (flags & FI_REMOTE_READ) != 0;
+    const bool writes = (flags & FI_REMOTE_WRITE) != 0;
+    if ((reads && remote_reads != nullptr) || (writes && remote_writes != nullptr))
+        return -FI_EINVAL;
+    if (reads)
+        remote_reads = &cntr;
+    if (writes)
+        remote_writes = &cntr;
+    cntr.regions += (reads ? 1 : 0) + (writes ? 1 : 0);
+    return 0;
+}
+
+// ---- Regions
+
+MrModes MrModes::of(int mr_mode) {
+    if (mr_mode == kMrModeBasic)
+        return {true, true};
+    return {(mr_mode & FI_MR_VIRT_ADDR) != 0, (mr_mode & FI_MR_PROV_KEY) != 0};
+}
+
+int Regions::add(Mr& mr, bool is_provided) {
+    if (is_provided)
+        mr.key = ++last_key_;
+    return by_key_.emplace(mr.key, &mr).second ? 0 : -FI_ENOKEY;
 }
 
 }  // namespace tagwire::fi

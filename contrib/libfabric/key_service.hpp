@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The other side of RemoteKeys: answers peers that ask for keys of this domain's regions, tells
+// them when a region is closed, and counts what they do with it.
+//
+// A peer is only asked to send notices where somebody counts: of a region whose counters change
+// the key is revoked, so that all who know it ask again.
+#pragma once
+
+#include <tagwire.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "provider.hpp"
+
+namespace tagwire::fi {
+
+class Ep;
+class Mr;
+struct Peer;
+struct RemoteKey;
+
+/// The two kinds of operations on memory of a peer. Atomics write; those that answer a value read.
+enum class Access : std::uint32_t { kRead, kWrite };
+
+class KeyService {
+  public:
+    explicit KeyService(Ep& owner) : owner_(owner) {}
+
+    /// Prepares the endpoint's worker for letters, before anybody can know its address.
+    tw_status_t listen();
+    /// All peers that have learnt this key forget it.
+    void revoke(std::uint64_t key);
+
+    // ---- Notices (FI_RMA_EVENT)
+
+    /// Somebody at the peer counts operations of this kind on the region.
+    static bool is_counted(const RemoteKey& remote, Access access);
+    /// Tells the peer that an operation of this side has ended, to be called for operations that
+    /// is_counted() of, once their data is there.
+    void tell(Peer& peer, std::uint64_t key, Access access);
+    /// The same, with data for the peer's queue (FI_REMOTE_CQ_DATA).
+    void tell_data(Peer& peer, std::uint64_t key, std::uint64_t data);
+    /// Counts an operation of a peer on a region of this side, at this endpoint and at the region
+    /// (nullptr: none): for operations that this side has carried out itself.
+    void count(Mr* mr, Access access);
+
+  private:
+    static void on_ask(void* arg, tw_am_t* am);
+    static void on_tell(void* arg, tw_am_t* am);
+    static void on_revoke(void* arg, tw_am_t* am);
+    static void on_notice(void* arg, tw_am_t* am);
+    void answer(std::uint64_t worker_id, std::uint64_t key);
+
+    Ep& owner_;
+    /// Those who know a key, each once.
+    std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> told_;
+};
+
+}  // namespace tagwire::fi
