@@ -38,6 +38,12 @@ class Cq : public fid_cq {
     int add(Ep& ep);
     void remove(Ep& ep);
     bool has_endpoints() const { return !eps_.empty(); }
+    /// Endpoints that have more to do in progress than their workers know.
+    void add_backlogs(int count) {
+        entries_.end_loan();
+        backlogs_ += count;
+        entries_.set_slow(EntryQueue::kBacklogs, backlogs_ != 0);
+    }
     bool is_full() const { return entries_.waiting_bytes() >= full_bytes_; }
     /// `source` answers the source of the entry, if that is kept.
     template <class Source>
@@ -113,6 +119,7 @@ class Cq : public fid_cq {
 
     tw_worker_h only_worker_ = nullptr;  ///< The worker of the only endpoint, if there is one.
     std::vector<Ep*> eps_;
+    int backlogs_ = 0;
     bool is_signaled_ = false;
     Sleeper sleeper_;
 };

@@ -21,7 +21,27 @@ int close_domain(fid* handle) {
     return 0;
 }
 
-fi_ops domain_fid_ops = {sizeof(fi_ops), close_domain, kAbsent, kAbsent, kAbsent, kAbsent, kAbsent};
+/// Every key fits 64 bits, and no peer has to prepare for it.
+int map_raw(const struct fi_mr_map_raw& raw) {
+    if (raw.key_size != sizeof *raw.key)
+        return -FI_EINVAL;
+    std::memcpy(raw.key, raw.raw_key, sizeof *raw.key);
+    return 0;
+}
+
+int control_domain(fid*, int command, void* arg) {
+    switch (command) {
+        case FI_MAP_RAW_MR:
+            return map_raw(*static_cast<const struct fi_mr_map_raw*>(arg));
+        case FI_UNMAP_KEY:
+            return 0;
+        default:
+            return -FI_ENOSYS;
+    }
+}
+
+fi_ops domain_fid_ops = {sizeof(fi_ops), close_domain, kAbsent, control_domain,
+                         kAbsent,        kAbsent,      kAbsent};
 fi_ops_domain domain_ops = with_later_calls(
     fi_ops_domain{
         .size = sizeof(fi_ops_domain),

@@ -35,7 +35,8 @@ class EntryQueue {
         kGrown = 1 << 2,    ///< There is room for more than `entries`.
         kWaits = 1 << 3,    ///< The owner has somebody to wake.
         kMarks = 1 << 4,    ///< The owner has something between the entries.
-        kShared = 1 << 5    ///< The owner serves several endpoints, or none.
+        kShared = 1 << 5,   ///< The owner serves several endpoints, or none.
+        kBacklogs = 1 << 6  ///< ... or one that has more to do in progress.
     };
     static constexpr std::size_t kLentMax = std::size_t{1} << 20;  // entries
 

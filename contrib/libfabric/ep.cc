@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "datapath.hpp"
 #include "deadline.hpp"
@@ -15,21 +16,16 @@
 
 namespace tagwire::fi {
 
-namespace {
-
-void on_peer_failed(void*, tw_ep_h, tw_status_t status) {
-    FI_INFO(&provider, FI_LOG_EP_CTRL, "the endpoint to a peer failed: %s\n",
-            tw_status_string(status));
-}
-
-}  // namespace
-
 Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
     : fid_ep{},
       domain(parent),
       caps(info.caps),
       is_buffered((info.mode & kBufferedRecv) != 0 || (info.caps & FI_VARIABLE_MSG) != 0),
       inject_bytes_max(fi::inject_bytes_max().value_or(0)),
+      outbox(*this),
+      keys(*this),
+      key_service(*this),
+      one_sided(*this),
       operations_(*this) {
     fid.fclass = FI_CLASS_EP;
     fid.context = user_context;
@@ -43,10 +39,12 @@ Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
 
 Ep::~Ep() {
     const Guard guard(domain);
+    set_backlog(false);
     for (Cq* cq : {tx.cq, rx.cq})
         if (cq != nullptr)
             cq->remove(*this);
-    for (Cntr* cntr : {tx.cntr, rx.cntr})
+    for (Cntr* cntr : {tx.cntr, rx.cntr, counters.reads, counters.writes, counters.remote_reads,
+                       counters.remote_writes})
         if (cntr != nullptr)
             cntr->remove_endpoint(*this);
     if (av_ != nullptr)
@@ -54,6 +52,7 @@ Ep::~Ep() {
     std::erase(domain.eps, this);
     if (domain.auto_progress != nullptr)
         domain.auto_progress->remove(worker);
+    keys.clear();
     tw_worker_destroy(worker);
     --domain.children;
 }
@@ -68,9 +67,13 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
         auto ep = std::make_unique<Ep>(domain, *info, user_context);
         const Guard guard(domain);
         const tw_worker_params_t params = {.thread_mode = TW_THREAD_SERIALIZED,
-                                           .ep_failed = on_peer_failed,
-                                           .ep_failed_arg = nullptr};
-        const tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
+                                           .ep_failed = on_failed,
+                                           .ep_failed_arg = nullptr,
+                                           .rma_event = on_remote_put,
+                                           .rma_event_arg = ep.get()};
+        tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
+        if (status == TW_OK)
+            status = ep->key_service.listen();
         if (status != TW_OK) {
             FI_WARN(&provider, FI_LOG_EP_CTRL, "cannot create a worker: %s\n",
                     tw_status_string(status));
@@ -137,6 +140,7 @@ int Ep::bind_cq(Cq& cq, std::uint64_t flags) {
         return -FI_EBADFLAGS;
     if (&cq.domain != &domain)
         return -FI_EDOMAIN;
+    const bool is_known = tx.cq == &cq || rx.cq == &cq;
     for (Direction* direction : {&tx, &rx}) {
         if ((flags & (direction == &tx ? FI_TRANSMIT : FI_RECV)) == 0)
             continue;
@@ -145,23 +149,35 @@ int Ep::bind_cq(Cq& cq, std::uint64_t flags) {
         direction->cq = &cq;
         direction->is_selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
     }
+    if (has_backlog_ && !is_known)
+        cq.add_backlogs(1);
     return cq.add(*this);
 }
 
 int Ep::bind_cntr(Cntr& cntr, std::uint64_t flags) {
-    constexpr std::uint64_t kOthers = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if (flags == 0 || (flags & ~(FI_SEND | FI_RECV | kOthers)) != 0)
+    const std::pair<std::uint64_t, Cntr**> ways[] = {{FI_SEND, &tx.cntr},
+                                                     {FI_RECV, &rx.cntr},
+                                                     {FI_READ, &counters.reads},
+                                                     {FI_WRITE, &counters.writes},
+                                                     {FI_REMOTE_READ, &counters.remote_reads},
+                                                     {FI_REMOTE_WRITE, &counters.remote_writes}};
+    std::uint64_t left = flags;
+    for (const auto& [way, cntr_p] : ways) {
+        if ((flags & way) != 0 && *cntr_p != nullptr)
+            return -FI_EINVAL;
+        left &= ~way;
+    }
+    if (flags == 0 || left != 0)
         return -FI_EBADFLAGS;
     if (&cntr.domain != &domain)
         return -FI_EDOMAIN;
-    if (((flags & FI_SEND) != 0 && tx.cntr != nullptr) ||
-        ((flags & FI_RECV) != 0 && rx.cntr != nullptr))
-        return -FI_EINVAL;
-    if ((flags & FI_SEND) != 0)
-        tx.cntr = &cntr;
-    if ((flags & FI_RECV) != 0)
-        rx.cntr = &cntr;
-    return (flags & (FI_SEND | FI_RECV)) == 0 ? 0 : cntr.add_endpoint(*this);
+    // Without that capability nobody asks for them to be counted.
+    if ((caps & FI_RMA_EVENT) == 0)
+        flags &= ~std::uint64_t{FI_REMOTE_READ | FI_REMOTE_WRITE};
+    for (const auto& [way, cntr_p] : ways)
+        if ((flags & way) != 0)
+            *cntr_p = &cntr;
+    return flags == 0 ? 0 : cntr.add_endpoint(*this);
 }
 
 int Ep::bind_av(Av& vector) {
@@ -182,8 +198,10 @@ int Ep::enable() {
         return -FI_ENOAV;
     const bool sends = (caps & FI_SEND) != 0;
     const bool receives = (caps & FI_RECV) != 0;
+    const bool has_cntr = counters.reads != nullptr || counters.writes != nullptr;
     if ((sends && tx.cq == nullptr && tx.cntr == nullptr) ||
-        (receives && rx.cq == nullptr && rx.cntr == nullptr))
+        (receives && rx.cq == nullptr && rx.cntr == nullptr) ||
+        ((caps & (FI_READ | FI_WRITE)) != 0 && tx.cq == nullptr && tx.cntr == nullptr && !has_cntr))
         return -FI_ENOCQ;
     if (is_buffered && (caps & FI_MSG) != 0 && receives) {
         if (const int status = listen(); status != 0)
@@ -222,13 +240,20 @@ void Ep::fold() {
     usual_.msg_receive.complete =
         is_whole ? on_usual_receive<false, true> : on_usual_receive<false, false>;
     usual_.tagged_receive.done = usual_.msg_receive.done = &usual_.done;
+    one_sided.fold();
 }
 
 void Ep::close() {
     const Deadline deadline(settings().linger_ms);
     std::size_t left = 0;
+    // One-sided operations that have not begun, or have to tell the peer something.
+    while (!is_settled() && !deadline.is_over()) {
+        const Guard guard(domain);
+        domain.progress();
+    }
     {
         const Guard guard(domain);
+        is_left_ = true;
         peers_ = {};
         peer_room_.clear();
         for (auto it = known_.begin(); it != known_.end();)
@@ -272,6 +297,8 @@ tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
         }
         const auto [found, is_new] = known_.try_emplace(*id, *this, *id, av_->addr_of(*id));
         Peer& peer = found->second;
+        if (peer.source == FI_ADDR_NOTAVAIL)
+            peer.source = av_->addr_of(*id);
         if (is_new) {
             const tw_status_t status = open_peer(*name, peer);
             if (status != TW_OK) {
@@ -297,6 +324,84 @@ tw_status_t Ep::open_peer(const Name& name, Peer& peer) {
     return tw_ep_create(worker, &params, &peer.ep);
 }
 
+Peer* Ep::find_peer(std::uint64_t worker_id) {
+    const auto found = known_.find(worker_id);
+    return found == known_.end() ? nullptr : &found->second;
+}
+
+tw_ep_h Ep::reply_to(std::uint64_t worker_id, tw_status_t* status_p) {
+    const int error = without_exceptions([&] {
+        *status_p = TW_ERR_NOT_CONNECTED;
+        if (is_left_)
+            return 0;
+        const auto [found, is_new] =
+            known_.try_emplace(worker_id, *this, worker_id,
+                               av_ == nullptr ? FI_ADDR_NOTAVAIL : av_->addr_of(worker_id));
+        Peer& peer = found->second;
+        *status_p = TW_OK;
+        if (is_new)
+            *status_p = tw_ep_create_to(worker, worker_id, &peer, &peer.ep);
+        else if (peer.is_closing)
+            *status_p = TW_ERR_NO_RESOURCE;
+        if (is_new && *status_p != TW_OK)
+            known_.erase(found);
+        return 0;
+    });
+    if (error != 0)
+        *status_p = TW_ERR_NO_MEMORY;
+    return *status_p == TW_OK ? find_peer(worker_id)->ep : nullptr;
+}
+
+void Ep::left_peer(Peer& peer, int error) {
+    keys.drop(peer, error);
+    one_sided.drop(peer, error);
+}
+
+void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
+    FI_INFO(&provider, FI_LOG_EP_CTRL, "the endpoint to a peer failed: %s\n",
+            tw_status_string(status));
+    Peer& peer = peer_of(ep);
+    if (!peer.is_closing)
+        peer.owner.left_peer(peer, error_of(status));
+}
+
+bool Ep::is_settled() {
+    const Guard guard(domain);
+    return one_sided.is_idle() && outbox.is_empty();
+}
+
+void Ep::backlog_changed() {
+    set_backlog(!outbox.is_empty() || one_sided.has_held());
+}
+
+void Ep::set_backlog(bool has_backlog) {
+    if (has_backlog == has_backlog_)
+        return;
+    has_backlog_ = has_backlog;
+    for (Cq* cq : {tx.cq, rx.cq == tx.cq ? nullptr : rx.cq})
+        if (cq != nullptr)
+            cq->add_backlogs(has_backlog ? 1 : -1);
+}
+
+unsigned Ep::clear_backlog() {
+    outbox.flush();
+    one_sided.resume();
+    backlog_changed();
+    return has_backlog_ ? 0 : 1;
+}
+
+void Ep::push_remote_data(std::uint64_t data, std::size_t length, tw_ep_h from,
+                          std::uint64_t worker_id) {
+    if (rx.cq == nullptr)
+        return;
+    rx.cq->push({nullptr, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, length, nullptr, data, 0},
+                [&] { return source_of(from, worker_id); });
+}
+
+void Ep::on_remote_put(void* arg, const tw_completion_t* done) {
+    static_cast<Ep*>(arg)->push_remote_data(done->imm, done->length, done->ep, done->source);
+}
+
 void Ep::forget(fi_addr_t addr) {
     if (addr < peers_.size())
         peers_[addr] = nullptr;
@@ -314,6 +419,7 @@ void Ep::renumber(std::uint64_t worker_id, fi_addr_t source) {
 bool Ep::close_peer(Peer& peer) {
     if (peer.is_closing)
         return false;
+    left_peer(peer, FI_ECANCELED);
     tw_op_t op{};
     op.context = &peer;
     op.complete = on_closed;

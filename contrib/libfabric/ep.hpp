@@ -30,8 +30,12 @@
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "fabric.hpp"
+#include "key_service.hpp"
+#include "letters.hpp"
 #include "mr.hpp"
 #include "operation.hpp"
+#include "remote_keys.hpp"
+#include "rma.hpp"
 #include "service.hpp"
 
 namespace tagwire::fi {
@@ -46,6 +50,14 @@ struct Direction {
     bool reports(std::uint64_t flags) const {
         return cq != nullptr && (!is_selective || (flags & FI_COMPLETION) != 0);
     }
+};
+
+/// Counters of one-sided operations: those of this side, and those of peers on its memory.
+struct Counters {
+    Cntr* reads = nullptr;
+    Cntr* writes = nullptr;
+    Cntr* remote_reads = nullptr;
+    Cntr* remote_writes = nullptr;
 };
 
 /// Data of a call: contiguous, or with `iov` a list.
@@ -107,6 +119,7 @@ struct Peer {
     fi_addr_t source;  ///< The number that its messages are reported with.
     tw_ep_h ep = nullptr;
     bool is_closing = false;
+    unsigned waiting = 0;  ///< One-sided operations that have not begun.
 };
 
 class Ep : public fid_ep {
@@ -126,7 +139,12 @@ class Ep : public fid_ep {
     /// Waits for messages on their way, within bounds. Nothing is called on it any more.
     void close();
     /// 0: nothing happened.
-    unsigned progress() { return tw_worker_progress(worker); }
+    unsigned progress() {
+        const unsigned count = tw_worker_progress(worker);
+        return has_backlog_ ? count | clear_backlog() : count;
+    }
+    /// Letters or one-sided operations wait for resources, or do no more.
+    void backlog_changed();
     ssize_t cancel(void* operation_context);
     /// Nothing: the messaging layer gives none, which *status_p tells.
     std::optional<Name> name(tw_status_t* status_p) const;
@@ -136,6 +154,16 @@ class Ep : public fid_ep {
         tw_ep_h const known = known_peer(addr);
         return known != nullptr ? known : connect(addr, error_p);
     }
+    /// nullptr: there is no connection yet.
+    tw_ep_h known_peer(fi_addr_t addr) const {
+        return addr < peers_.size() ? peers_[addr] : nullptr;
+    }
+    static Peer& peer_of(tw_ep_h ep) { return *static_cast<Peer*>(tw_ep_user_data(ep)); }
+    /// nullptr: there is no connection to that worker.
+    Peer* find_peer(std::uint64_t worker_id);
+    /// The connection to a worker that has sent something, whether or not the program has its
+    /// address. nullptr: *status_p says why.
+    tw_ep_h reply_to(std::uint64_t worker_id, tw_status_t* status_p);
     /// The address vector has removed this number.
     void forget(fi_addr_t addr);
     /// Messages of that worker are reported with this number from now on. FI_ADDR_NOTAVAIL: none of
@@ -161,12 +189,32 @@ class Ep : public fid_ep {
     template <bool kTagged>
     ssize_t receive(const Receiving& what);
 
+    // ---- For one-sided operations
+
+    /// A call that was refused.
+    ssize_t not_taken(tw_status_t status);
+    ssize_t try_again() {
+        progress();
+        return -FI_EAGAIN;
+    }
+    /// An operation of this side has failed.
+    void fail(const Direction& direction, const tw_completion_t& done, void* context,
+              std::uint64_t flags);
+    /// FI_REMOTE_CQ_DATA of a peer's write.
+    void push_remote_data(std::uint64_t data, std::size_t length, tw_ep_h from,
+                          std::uint64_t worker_id);
+
     Domain& domain;
     const std::uint64_t caps;
     const bool is_buffered;
     const std::size_t inject_bytes_max;
     Direction tx;
     Direction rx;
+    Counters counters;
+    Outbox outbox;
+    RemoteKeys keys;
+    KeyService key_service;
+    Rma one_sided;
     tw_worker_h worker = nullptr;
     bool is_enabled = false;
 
@@ -187,10 +235,6 @@ class Ep : public fid_ep {
         tw_completion_t done{};    ///< For a receive that ends in its call; no flags otherwise.
     };
 
-    /// nullptr: there is no connection yet.
-    tw_ep_h known_peer(fi_addr_t addr) const {
-        return addr < peers_.size() ? peers_[addr] : nullptr;
-    }
     tw_ep_h connect(fi_addr_t addr, ssize_t* error_p);
     tw_status_t open_peer(const Name& name, Peer& peer);
     /// True: it is closed. False: it will be, and leaves known_ then.
@@ -200,7 +244,17 @@ class Ep : public fid_ep {
     int bind_cntr(Cntr& cntr, std::uint64_t flags);
     int bind_av(Av& vector);
     int listen();
-    [[gnu::noinline]] fi_addr_t source_of(const tw_completion_t& done) const;
+    [[gnu::noinline]] fi_addr_t source_of(const tw_completion_t& done) const {
+        return source_of(done.ep, done.source);
+    }
+    fi_addr_t source_of(tw_ep_h from, std::uint64_t worker_id) const;
+    static void on_failed(void* arg, tw_ep_h ep, tw_status_t status);
+    static void on_remote_put(void* arg, const tw_completion_t* done);
+    unsigned clear_backlog();
+    void set_backlog(bool has_backlog);
+    /// The connection is left or has failed: ends what has not begun.
+    void left_peer(Peer& peer, int error);
+    bool is_settled();
 
     // ---- Ends of operations
 
@@ -222,8 +276,6 @@ class Ep : public fid_ep {
                   bool is_reported);
     void end_receive(const tw_completion_t& done, void* context, std::uint64_t flags,
                      bool is_reported);
-    void fail(const Direction& direction, const tw_completion_t& done, void* context,
-              std::uint64_t flags);
     /// A message for a buffered receive.
     void show(const tw_completion_t& done, void* tag_context);
 
@@ -250,16 +302,11 @@ class Ep : public fid_ep {
 
     ssize_t usual_ended_in_call(tw_status_t status, void* context);
 
-    /// A call that was refused.
-    ssize_t not_taken(tw_status_t status);
-    ssize_t try_again() {
-        progress();
-        return -FI_EAGAIN;
-    }
-
     /// Answers for who looks for this endpoint by a service. `address`: fi_info's src_addr.
     int open_door(const void* address);
 
+    bool has_backlog_ = false;
+    bool is_left_ = false;  ///< By the program: connections are only closed from now on.
     std::unique_ptr<Door> door_;
     Av* av_ = nullptr;
     Usual usual_;

@@ -164,16 +164,6 @@ fi_ops_cm cm_ops = {
     .shutdown = kAbsent,
     .join = kAbsent,
 };
-fi_ops_rma no_rma = {sizeof(fi_ops_rma),
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent,
-                     kAbsent};
 fi_ops_atomic no_atomic = {sizeof(fi_ops_atomic),
                            kAbsent,
                            kAbsent,
@@ -207,6 +197,11 @@ fi_ops_msg refusing_msg = {sizeof(fi_ops_msg), Refusing<kError>(), Refusing<kErr
                            Refusing<kError>(), Refusing<kError>(), Refusing<kError>(),
                            Refusing<kError>()};
 template <int kError>
+fi_ops_rma refusing_rma = {sizeof(fi_ops_rma), Refusing<kError>(), Refusing<kError>(),
+                           Refusing<kError>(), Refusing<kError>(), Refusing<kError>(),
+                           Refusing<kError>(), Refusing<kError>(), Refusing<kError>(),
+                           Refusing<kError>()};
+template <int kError>
 fi_ops_tagged refusing_tagged = {sizeof(fi_ops_tagged), Refusing<kError>(), Refusing<kError>(),
                                  Refusing<kError>(),    Refusing<kError>(), Refusing<kError>(),
                                  Refusing<kError>(),    Refusing<kError>(), Refusing<kError>(),
@@ -218,7 +213,6 @@ void set_tables(Ep& ep) {
     ep.fid.ops = &ep_fid_ops;
     ep.ops = &ep_ops;
     ep.cm = &cm_ops;
-    ep.rma = &no_rma;
     ep.atomic = &no_atomic;
     ep.collective = &no_collective;
     const bool is_locked = ep.domain.is_locked;
@@ -226,6 +220,9 @@ void set_tables(Ep& ep) {
     ep.msg = ep.is_enabled ? Ep::msg_table(is_locked, is_whole) : &refusing_msg<FI_EOPBADSTATE>;
     ep.tagged =
         ep.is_enabled ? Ep::tagged_table(is_locked, is_whole) : &refusing_tagged<FI_EOPBADSTATE>;
+    ep.rma = ep.is_enabled ? Rma::table(is_locked, is_whole) : &refusing_rma<FI_EOPBADSTATE>;
+    if ((ep.caps & FI_RMA) == 0)
+        ep.rma = &refusing_rma<FI_EOPNOTSUPP>;
     if ((ep.caps & FI_MSG) == 0)
         ep.msg = &refusing_msg<FI_EOPNOTSUPP>;
     if ((ep.caps & FI_TAGGED) == 0)

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "name.hpp"
+#include "rma.hpp"
 #include "service.hpp"
 
 namespace tagwire::fi {
@@ -48,26 +49,31 @@ std::optional<std::size_t> ask_worker() {
 }
 
 std::uint64_t caps_for(const fi_info* hints) {
-    constexpr std::uint64_t kKinds = FI_MSG | FI_TAGGED;
-    constexpr std::uint64_t kWays = FI_SEND | FI_RECV;
     if (hints == nullptr || hints->caps == 0)
         return kCaps & ~FI_VARIABLE_MSG;
     std::uint64_t caps = hints->caps | kFreeCaps;
-    if ((caps & kKinds) == 0)
-        caps |= kKinds;
-    if ((caps & kWays) == 0)
-        caps |= kWays;
+    if ((caps & (kMessages | kOneSided)) == 0)
+        caps |= kMessages;
+    if ((caps & kMessages) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
+        caps |= FI_SEND | FI_RECV;
+    if ((caps & kOneSided) != 0 && (caps & (kTxWays | kRxWays)) == 0)
+        caps |= kTxWays | kRxWays;
     if ((caps & FI_RECV) == 0)
         caps &= ~std::uint64_t{FI_MULTI_RECV};
-    if ((caps & FI_SEND) == 0)
+    if ((caps & (FI_SEND | kTxWays)) == 0)
         caps &= ~std::uint64_t{FI_FENCE};
     return caps;
 }
 
-int mr_mode_for(std::uint32_t version, const fi_domain_attr* hints) {
-    if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
+/// A program that can name memory of peers by addresses, or by keys that the provider chooses, is
+/// asked to: no key is then used twice.
+int mr_mode_for(std::uint32_t version, std::uint64_t caps, const fi_domain_attr* hints) {
+    const int asked = hints == nullptr ? 0 : hints->mr_mode;
+    if (FI_VERSION_LT(version, FI_VERSION(1, 5)))
+        return asked == kMrModeBasic ? kMrModeBasic : kMrModeScalable;
+    if ((caps & kOneSided) == 0)
         return 0;
-    return hints != nullptr && hints->mr_mode == kMrModeBasic ? kMrModeBasic : kMrModeScalable;
+    return asked == kMrModeBasic ? kMrModeBasic : asked & kMrModes;
 }
 
 void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
@@ -78,6 +84,7 @@ void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints
     attr.inject_size = inject_bytes_max().value_or(0);
     attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
     attr.iov_limit = TW_IOV_MAX;
+    attr.rma_iov_limit = (caps & FI_RMA) != 0 ? kRmaIovMax : 0;
 }
 
 void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
@@ -102,7 +109,8 @@ void fill_endpoint(fi_ep_attr& attr, const fi_ep_attr* hints) {
     attr.rx_ctx_cnt = 1;
 }
 
-void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_attr* hints) {
+void fill_domain(fi_domain_attr& attr, std::uint32_t version, std::uint64_t caps,
+                 const fi_domain_attr* hints) {
     attr.name = strdup(kName);
     attr.threading = FI_THREAD_SAFE;
     attr.control_progress = FI_PROGRESS_MANUAL;
@@ -120,7 +128,7 @@ void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_at
         if (hints->av_type != FI_AV_UNSPEC)
             attr.av_type = hints->av_type;
     }
-    attr.mr_mode = mr_mode_for(version, hints);
+    attr.mr_mode = mr_mode_for(version, caps, hints);
     attr.mr_key_size = sizeof(std::uint64_t);
     attr.cq_data_size = sizeof(std::uint64_t);
     attr.cq_cnt = attr.ep_cnt = attr.cntr_cnt = kObjectsMax;
@@ -175,7 +183,8 @@ int make_info(std::uint32_t version, const fi_info* hints, const Found& found, f
     fill_receive(*info->rx_attr, info->caps, info->mode,
                  hints == nullptr ? nullptr : hints->rx_attr);
     fill_endpoint(*info->ep_attr, hints == nullptr ? nullptr : hints->ep_attr);
-    fill_domain(*info->domain_attr, version, hints == nullptr ? nullptr : hints->domain_attr);
+    fill_domain(*info->domain_attr, version, info->caps,
+                hints == nullptr ? nullptr : hints->domain_attr);
     info->fabric_attr->name = strdup(kName);
     if (hints != nullptr && hints->fabric_attr != nullptr)
         info->fabric_attr->fabric = hints->fabric_attr->fabric;

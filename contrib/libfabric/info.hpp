@@ -2,15 +2,25 @@
 // fi_getinfo(3): the capabilities and limits of the provider, and whether they meet the hints.
 #pragma once
 
+#include <rdma/fi_domain.h>
+
 #include <optional>
 
 #include "provider.hpp"
 
 namespace tagwire::fi {
 
-inline constexpr std::uint64_t kTxCaps = FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE;
-inline constexpr std::uint64_t kRxCaps =
-    FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_VARIABLE_MSG;
+/// Kinds of operations: with a buffer that the peer posts, and on memory that it has registered.
+inline constexpr std::uint64_t kMessages = FI_MSG | FI_TAGGED;
+inline constexpr std::uint64_t kOneSided = FI_RMA;
+/// Ways of them, at the initiator and at the target.
+inline constexpr std::uint64_t kTxWays = FI_READ | FI_WRITE;
+inline constexpr std::uint64_t kRxWays = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+inline constexpr std::uint64_t kTxCaps = kMessages | kOneSided | FI_SEND | kTxWays | FI_FENCE;
+inline constexpr std::uint64_t kRxCaps = kMessages | kOneSided | FI_RECV | kRxWays | FI_MULTI_RECV |
+                                         FI_SOURCE | FI_DIRECTED_RECV | FI_VARIABLE_MSG |
+                                         FI_RMA_EVENT;
 inline constexpr std::uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 inline constexpr std::uint64_t kCaps = kTxCaps | kRxCaps | kDomainCaps;
 /// Capabilities that cost nothing: always there.
@@ -22,6 +32,9 @@ inline constexpr std::uint64_t kLevels =
 inline constexpr std::uint64_t kTxOpFlags = kLevels | FI_COMPLETION | FI_INJECT | FI_MORE;
 inline constexpr std::uint64_t kRxOpFlags =
     FI_COMPLETION | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_MORE;
+
+/// Bits of mr_mode that a program may ask for; none is needed.
+inline constexpr int kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 inline constexpr std::size_t kQueueDefault = 1024;
 inline constexpr std::size_t kQueueMax = std::size_t{1} << 20;

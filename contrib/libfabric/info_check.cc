@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "info.hpp"
+#include "rma.hpp"
 
 namespace tagwire::fi {
 
@@ -56,7 +57,7 @@ bool meets_transmit(const fi_tx_attr& hints) {
            !is_above("tx_attr->inject_size", hints.inject_size, inject_bytes_max().value_or(0)) &&
            !is_above("tx_attr->size", hints.size, kQueueMax) &&
            !is_above("tx_attr->iov_limit", hints.iov_limit, TW_IOV_MAX) &&
-           !is_above("tx_attr->rma_iov_limit", hints.rma_iov_limit, 0);
+           !is_above("tx_attr->rma_iov_limit", hints.rma_iov_limit, kRmaIovMax);
 }
 
 bool meets_receive(const fi_rx_attr& hints) {

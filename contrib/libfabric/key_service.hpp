@@ -27,6 +27,11 @@ enum class Access : std::uint32_t { kRead, kWrite };
 
 class KeyService {
   public:
+    struct Data {
+        std::uint64_t imm;
+        std::uint64_t length;  ///< Bytes of the operation.
+    };
+
     explicit KeyService(Ep& owner) : owner_(owner) {}
 
     /// Prepares the endpoint's worker for letters, before anybody can know its address.
@@ -40,12 +45,12 @@ class KeyService {
     static bool is_counted(const RemoteKey& remote, Access access);
     /// Tells the peer that an operation of this side has ended, to be called for operations that
     /// is_counted() of, once their data is there.
-    void tell(Peer& peer, std::uint64_t key, Access access);
-    /// The same, with data for the peer's queue (FI_REMOTE_CQ_DATA).
-    void tell_data(Peer& peer, std::uint64_t key, std::uint64_t data);
+    void tell(const Peer& peer, std::uint64_t key, Access access);
+    /// The same of a write, with data for the peer's queue (FI_REMOTE_CQ_DATA).
+    void tell_data(const Peer& peer, std::uint64_t key, const Data& data);
     /// Counts an operation of a peer on a region of this side, at this endpoint and at the region
     /// (nullptr: none): for operations that this side has carried out itself.
-    void count(Mr* mr, Access access);
+    void count(const Mr* mr, Access access) const;
 
   private:
     static void on_ask(void* arg, tw_am_t* am);

@@ -34,7 +34,7 @@ enum Letter : unsigned {
     kAtomicFirst = 16  ///< From here on those of atomics.
 };
 
-/// What an endpoint could not send at once.
+/// Letters that an endpoint could not send at once.
 class Outbox {
   public:
     explicit Outbox(Ep& owner) : owner_(owner) {}

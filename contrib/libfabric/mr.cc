@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cntr.hpp"
+#include "ep.hpp"
 
 namespace tagwire::fi {
 
@@ -17,11 +18,18 @@ namespace {
 constexpr std::uint64_t kAccess =
     FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
+/// Peers forget the key first: it may soon name another region.
+void revoke(const Mr& mr) {
+    for (Ep* ep : mr.domain.eps)
+        ep->key_service.revoke(mr.key);
+}
+
 int close_mr(fid* handle) {
     auto& mr = object_of<Mr, fid_mr>(handle);
     Domain& domain = mr.domain;
     {
         const Guard guard(domain);
+        revoke(mr);
         if (mr.mem != nullptr && tw_mem_unmap(domain.context, mr.mem) != TW_OK)
             return -FI_EBUSY;
         domain.regions.remove(mr.key);
@@ -186,6 +194,7 @@ int Mr::bind(Cntr& cntr, std::uint64_t flags) {
     if (writes)
         remote_writes = &cntr;
     cntr.regions += (reads ? 1 : 0) + (writes ? 1 : 0);
+    revoke(*this);
     return 0;
 }
 

@@ -136,13 +136,14 @@ void Ep::fail(const Direction& direction, const tw_completion_t& done, void* use
     direction.cq->push_error(entry);
 }
 
-fi_addr_t Ep::source_of(const tw_completion_t& done) const {
+/// The numbers of a peer that this side has sent to are kept with its endpoint; those of another
+/// have to be looked up.
+fi_addr_t Ep::source_of(tw_ep_h from, std::uint64_t worker_id) const {
     if ((caps & FI_SOURCE) == 0)
         return FI_ADDR_NOTAVAIL;
-    // The numbers of a peer that this side has sent to are kept with its endpoint; those of another
-    // have to be looked up.
-    return done.ep != nullptr ? static_cast<const Peer*>(tw_ep_user_data(done.ep))->source
-                              : av_->addr_of(done.source);
+    const auto* peer = static_cast<const Peer*>(tw_ep_user_data(from));
+    return peer != nullptr && peer->source != FI_ADDR_NOTAVAIL ? peer->source
+                                                               : av_->addr_of(worker_id);
 }
 
 }  // namespace tagwire::fi

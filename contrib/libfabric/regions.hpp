@@ -13,7 +13,7 @@ namespace tagwire::fi {
 
 class Mr;
 
-/// How the regions of a domain are named (fi_mr(3), "mr_mode").
+/// The naming of a domain's regions (fi_mr(3), "mr_mode").
 struct MrModes {
     bool has_addresses;      ///< FI_MR_VIRT_ADDR
     bool has_provided_keys;  ///< FI_MR_PROV_KEY

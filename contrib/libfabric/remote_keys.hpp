@@ -18,6 +18,7 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
 #include <tagwire.h>
 
 #include <cstddef>
@@ -33,6 +34,7 @@ namespace tagwire::fi {
 
 class Ep;
 struct Peer;
+struct TellKeyLetter;
 
 /// Facts about a region of a peer.
 enum RegionFlag : std::uint32_t {
@@ -42,15 +44,26 @@ enum RegionFlag : std::uint32_t {
     kEndpointCountsWrites = 1 << 3,
     kGivesReads = 1 << 4,   ///< FI_REMOTE_READ
     kGivesWrites = 1 << 5,  ///< FI_REMOTE_WRITE
+    kHasNoBytes = 1 << 6
 };
 
 /// Memory of a peer. Valid until anything else is called.
 struct RemoteKey {
     tw_key_h key = nullptr;    ///< nullptr: the region has no bytes.
     std::uint64_t origin = 0;  ///< Added to what the program names, it is the owner's address.
+    std::uint64_t base = 0;    ///< Where the region begins, by the owner's addresses.
     std::uint64_t length = 0;
     std::uint32_t flags = 0;   ///< RegionFlag
-    std::uint32_t serial = 0;  ///< Another one whenever the key was learnt anew.
+    std::uint32_t serial = 0;  ///< Larger whenever the key was learnt anew.
+
+    /// 0: the region has that memory and gives `right` (kGivesReads, kGivesWrites), else a positive
+    /// errno of libfabric. `address` as the program names it.
+    int check(std::uint64_t address, std::size_t bytes, RegionFlag right) const {
+        const std::uint64_t at = address + origin - base;
+        if (at > length || bytes > length - at)
+            return FI_EINVAL;
+        return (flags & right) != 0 ? 0 : FI_EACCES;
+    }
 };
 
 /// Base of an operation that waits for a key.
@@ -86,15 +99,17 @@ class RemoteKeys {
     /// again. Another error: the peer has refused.
     int ask_for_fenced(Peer& peer, std::uint64_t key);
     /// A key led nowhere. Does nothing if it was learnt anew since it had that serial.
-    void forget(tw_ep_h ep, std::uint64_t key, std::uint32_t serial);
+    void forget(tw_ep_h ep, std::uint64_t key, std::uint32_t serial_max);
     /// The peer has failed or is left: ends all that waits, and forgets its keys. `error` is
     /// positive.
     void drop(Peer& peer, int error);
+    /// Forgets all keys: the worker is about to be destroyed.
+    void clear();
 
     // ---- Letters of the owner
 
-    void on_told(std::uint64_t worker_id, const void* header, std::size_t bytes);
-    void on_revoked(std::uint64_t worker_id, const void* header, std::size_t bytes);
+    void on_told(Peer& peer, const TellKeyLetter& told);
+    void on_revoked(const Peer& peer, std::uint64_t key);
 
   private:
     struct Slot {
@@ -105,8 +120,8 @@ class RemoteKeys {
     /// A question under way.
     struct Asked {
         KeyWaiter* first = nullptr;
-        KeyWaiter** last = nullptr;  ///< Where the next one goes; nullptr: at `first`.
-        int refusal = 0;             ///< For operations that could not wait.
+        KeyWaiter* last = nullptr;
+        int refusal = 0;  ///< For operations that could not wait.
         bool is_pending = false;
     };
     using Name = std::pair<std::uint64_t, std::uint64_t>;  // worker id, key
@@ -118,8 +133,13 @@ class RemoteKeys {
     }
     void insert(tw_ep_h ep, std::uint64_t key, const RemoteKey& remote);
     void erase(std::size_t at);
+    std::size_t index_of(const RemoteKey& known) const {
+        const auto at = reinterpret_cast<std::uintptr_t>(&known);
+        return (at - reinterpret_cast<std::uintptr_t>(slots_.get())) / sizeof(Slot);
+    }
     void grow();
     Asked& ask(Peer& peer, std::uint64_t key);
+    int learn(Peer& peer, const TellKeyLetter& told, RemoteKey* remote_p);
     static void end(Peer& peer, KeyWaiter* first, const RemoteKey* remote, int error);
 
     Ep& owner_;

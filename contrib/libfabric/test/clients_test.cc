@@ -165,13 +165,13 @@ const Client kClients[] = {
          hints.domain_attr->resource_mgmt = FI_RM_ENABLED;
          hints.domain_attr->av_type = FI_AV_TABLE;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"LCI", "src/network/ofi/backend_ofi.cpp", FI_VERSION(1, 6), FI_RMA | FI_MSG,
      [](fi_info& hints) {
          hints.domain_attr->mr_mode = FI_MR_LOCAL | kMrBasicModes;
          hints.domain_attr->threading = FI_THREAD_SAFE;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"NIXL, host memory", "src/utils/libfabric/libfabric_common.cpp", FI_VERSION(1, 17),
      FI_MSG | FI_RMA | kComm,
      [](fi_info& hints) {
@@ -180,7 +180,7 @@ const Client kClients[] = {
          hints.domain_attr->mr_key_size = 2;
          hints.domain_attr->threading = FI_THREAD_SAFE;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"Mercury, na ofi", "src/na/na_ofi.c", FI_VERSION(1, 17),
      FI_MSG | FI_TAGGED | FI_MULTI_RECV | FI_DIRECTED_RECV | kRma,
      [](fi_info& hints) {
@@ -190,7 +190,7 @@ const Client kClients[] = {
          hints.domain_attr->resource_mgmt = FI_RM_ENABLED;
          hints.domain_attr->mr_mode = kMrBasicModes;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"Chapel, comm=ofi", "runtime/src/comm/ofi/comm-ofi.c", FI_VERSION(1, 9),
      FI_MSG | FI_MULTI_RECV | kRma,
      [](fi_info& hints) {
@@ -201,7 +201,7 @@ const Client kClients[] = {
          hints.domain_attr->resource_mgmt = FI_RM_ENABLED;
          hints.domain_attr->mr_mode = FI_MR_ENDPOINT | kMrBasicModes;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"Charm++", "src/arch/ofi/machine.C", FI_VERSION(1, 0), FI_TAGGED | FI_RMA | FI_REMOTE_READ,
      [](fi_info& hints) {
          hints.mode = ~std::uint64_t{0};
@@ -209,7 +209,7 @@ const Client kClients[] = {
          hints.domain_attr->threading = FI_THREAD_DOMAIN;
          hints.domain_attr->resource_mgmt = FI_RM_ENABLED;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"Sandia OpenSHMEM", "src/transport_ofi.c", FI_VERSION(1, 5), FI_RMA | FI_ATOMIC,
      [](fi_info& hints) {
          hints.domain_attr->data_progress = FI_PROGRESS_AUTO;

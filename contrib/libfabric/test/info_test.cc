@@ -52,7 +52,7 @@ TEST(FiInfo, what_was_asked_for_is_there_and_what_costs_something_is_not_besides
 
 TEST(FiInfo, what_is_not_offered_has_no_answer) {
     for (const std::uint64_t caps :
-         {FI_RMA, FI_ATOMIC, FI_MULTICAST, FI_NAMED_RX_CTX, FI_HMEM, FI_SHARED_AV, FI_RMA_EVENT})
+         {FI_ATOMIC, FI_MULTICAST, FI_NAMED_RX_CTX, FI_HMEM, FI_SHARED_AV, FI_COLLECTIVE})
         EXPECT_EQ(ask(hints_for(FI_MSG | caps).get()), nullptr) << fi_tostr(&caps, FI_TYPE_CAPS);
 }
 
@@ -69,8 +69,9 @@ TEST(FiInfo, a_hint_that_cannot_be_met_has_no_answer) {
         [](fi_info& hints) { hints.addr_format = FI_SOCKADDR_IN; },
         [](fi_info& hints) { hints.tx_attr->inject_size = SIZE_MAX; },
         [](fi_info& hints) { hints.tx_attr->iov_limit = 17; },
+        [](fi_info& hints) { hints.tx_attr->rma_iov_limit = 17; },
         [](fi_info& hints) { hints.tx_attr->op_flags = FI_COMMIT_COMPLETE; },
-        [](fi_info& hints) { hints.tx_attr->caps = FI_RMA; },
+        [](fi_info& hints) { hints.tx_attr->caps = FI_MULTICAST; },
         [](fi_info& hints) { hints.tx_attr->msg_order = FI_ORDER_RAW; },
         [](fi_info& hints) { hints.tx_attr->comp_order = 1; },
         [](fi_info& hints) { hints.rx_attr->iov_limit = 17; },
@@ -112,6 +113,37 @@ TEST(FiInfo, a_hint_that_can_be_met_is_repeated_in_the_answer) {
     EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
     EXPECT_EQ(info->domain_attr->mr_mode, 0);
     EXPECT_EQ(info->ep_attr->mem_tag_format, 0xff00U);
+}
+
+TEST(FiInfo, one_sided_operations_come_to_who_asks_for_them) {
+    constexpr std::uint64_t kWays = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    const auto rma = ask(hints_for(FI_RMA).get());
+    ASSERT_NE(rma, nullptr);
+    EXPECT_EQ(rma->caps & (FI_RMA | kWays), FI_RMA | kWays);
+    EXPECT_EQ(rma->caps & (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_RMA_EVENT), 0U);
+    EXPECT_EQ(rma->tx_attr->caps & kWays, std::uint64_t{FI_READ | FI_WRITE});
+    EXPECT_EQ(rma->rx_attr->caps & kWays, std::uint64_t{FI_REMOTE_READ | FI_REMOTE_WRITE});
+    EXPECT_EQ(rma->tx_attr->rma_iov_limit, 16U);
+    const auto target = ask(hints_for(FI_RMA | FI_REMOTE_READ | FI_RMA_EVENT).get());
+    ASSERT_NE(target, nullptr);
+    EXPECT_EQ(target->caps & kWays, std::uint64_t{FI_REMOTE_READ});
+    EXPECT_NE(target->caps & FI_RMA_EVENT, 0U);
+    const auto tagged = ask(hints_for(FI_TAGGED).get());
+    ASSERT_NE(tagged, nullptr);
+    EXPECT_EQ(tagged->caps & (FI_RMA | kWays), 0U);
+    EXPECT_EQ(tagged->tx_attr->rma_iov_limit, 0U);
+}
+
+TEST(FiInfo, memory_is_named_as_the_program_is_able_to) {
+    constexpr int kModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    for (const auto& [asked, expected] : std::initializer_list<std::pair<int, int>>{
+             {0, 0}, {FI_MR_PROV_KEY | FI_MR_LOCAL, FI_MR_PROV_KEY}, {~3, kModes}, {1, 1}}) {
+        const auto hints = hints_for(FI_RMA);
+        hints->domain_attr->mr_mode = asked;
+        const auto info = ask(hints.get());
+        ASSERT_NE(info, nullptr);
+        EXPECT_EQ(info->domain_attr->mr_mode, expected);
+    }
 }
 
 TEST(FiInfo, an_answer_serves_as_hints) {

@@ -42,6 +42,7 @@ void Pair::open(const Wanted& wanted) {
     hints->domain_attr->threading = wanted.threading;
     hints->domain_attr->av_type = wanted.av_type;
     hints->domain_attr->data_progress = wanted.data_progress;
+    hints->domain_attr->mr_mode = wanted.mr_mode;
     info = ask(hints.get(), nullptr, 0, nullptr, wanted.version);
     ASSERT_NE(info, nullptr);
     fid_fabric* made_fabric = nullptr;
@@ -135,18 +136,26 @@ void Pair::open_side(Side& side, const Wanted& wanted) {
     ASSERT_EQ(fi_ep_bind(ep, &side.tx->fid, FI_TRANSMIT | wanted.bind_flags), 0);
     ASSERT_EQ(fi_ep_bind(ep, &side.rx->fid, FI_RECV | wanted.bind_flags), 0);
     if (wanted.has_counters) {
-        for (Owner<fid_cntr>* cntr : {&side.tx_cntr, &side.rx_cntr}) {
-            fid_cntr* made = nullptr;
-            ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &made, nullptr), 0);
-            cntr->reset(made);
-            const std::uint64_t way = cntr == &side.tx_cntr ? FI_SEND : FI_RECV;
-            ASSERT_EQ(fi_ep_bind(ep, &made->fid, way), 0);
-        }
+        open_counter(side, side.tx_cntr, FI_SEND);
+        open_counter(side, side.rx_cntr, FI_RECV);
+    }
+    if (wanted.has_rma_counters) {
+        open_counter(side, side.reads, FI_READ);
+        open_counter(side, side.writes, FI_WRITE);
+        open_counter(side, side.remote_reads, FI_REMOTE_READ);
+        open_counter(side, side.remote_writes, FI_REMOTE_WRITE);
     }
     ASSERT_EQ(fi_enable(ep), 0);
     std::size_t length = side.name.size();
     ASSERT_EQ(fi_getname(&ep->fid, side.name.data(), &length), 0);
     ASSERT_EQ(length, side.name.size());
+}
+
+void Pair::open_counter(Side& side, Owner<fid_cntr>& cntr, std::uint64_t way) {
+    fid_cntr* made = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &made, nullptr), 0);
+    cntr.reset(made);
+    ASSERT_EQ(fi_ep_bind(side.ep.get(), &made->fid, way), 0);
 }
 
 void Pair::run_some() {

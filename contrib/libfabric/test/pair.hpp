@@ -9,6 +9,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #include <array>
@@ -63,6 +64,8 @@ struct Wanted {
     fi_cq_format format = FI_CQ_FORMAT_TAGGED;
     fi_wait_obj wait_obj = FI_WAIT_NONE;
     bool has_counters = false;
+    bool has_rma_counters = false;
+    int mr_mode = 0;
     std::size_t cq_size = 0;
     std::uint32_t version = kVersion;
     fi_av_type av_type = FI_AV_UNSPEC;
@@ -76,6 +79,10 @@ struct Side {
     Owner<fid_cq> rx;
     Owner<fid_cntr> tx_cntr;
     Owner<fid_cntr> rx_cntr;
+    Owner<fid_cntr> reads;
+    Owner<fid_cntr> writes;
+    Owner<fid_cntr> remote_reads;
+    Owner<fid_cntr> remote_writes;
     Owner<fid_ep> ep;
     Name name{};
 };
@@ -86,6 +93,8 @@ class Pair : public testing::Test {
     /// As the destructor does.
     void close();
     void open_side(Side& side, const Wanted& wanted);
+    /// A counter of those operations of the endpoint.
+    void open_counter(Side& side, Owner<fid_cntr>& cntr, std::uint64_t way);
     /// A third endpoint, with the queue of `b`'s receives.
     Owner<fid_ep> open_third(Name* name_p);
     void greet(Side& from, Side& to, fi_addr_t addr);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The letters about keys, as they are on the wire. Sides of one version and of one byte order only:
+// every letter has its length, and another is dropped.
+#pragma once
+
+#include <tagwire.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+namespace tagwire::fi {
+
+/// kAskKey, kRevokeKey
+struct KeyLetter {
+    std::uint64_t key;
+};
+
+/// kTellKey
+struct TellKeyLetter {
+    std::uint64_t key;
+    std::uint64_t origin;
+    std::uint64_t base;
+    std::uint64_t length;
+    std::uint32_t flags;         ///< RegionFlag
+    std::uint32_t error;         ///< Positive: the key is refused, and nothing else holds.
+    std::uint32_t packed_bytes;  ///< 0: a region without bytes.
+    std::uint32_t reserved;
+    std::array<std::byte, TW_KEY_BYTES_MAX> packed;
+};
+static_assert(sizeof(TellKeyLetter) == 48 + TW_KEY_BYTES_MAX);
+
+/// kNotice
+struct NoticeLetter {
+    std::uint64_t key;
+    std::uint64_t imm;
+    std::uint64_t length;
+    std::uint32_t is_read;
+    std::uint32_t has_data;  ///< `imm` and `length` are for the queue.
+};
+
+/// Nothing: it is no such letter.
+template <class Letter>
+std::optional<Letter> letter_of(const void* header, std::size_t bytes) {
+    Letter letter;
+    if (bytes != sizeof letter)
+        return std::nullopt;
+    std::memcpy(&letter, header, sizeof letter);
+    return letter;
+}
+
+}  // namespace tagwire::fi

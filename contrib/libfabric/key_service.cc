@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "key_service.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "ep.hpp"
+#include "flags.hpp"
+#include "key_letters.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+/// Tells about a region of this side; packs its key.
+int describe(const Mr& mr, TellKeyLetter* told) {
+    const bool reads = (mr.range.access & FI_REMOTE_READ) != 0;
+    const bool writes = (mr.range.access & FI_REMOTE_WRITE) != 0;
+    if (!reads && !writes)
+        return FI_EACCES;
+    told->origin = mr.origin();
+    told->base = reinterpret_cast<std::uintptr_t>(mr.range.base);
+    told->length = mr.range.length;
+    told->flags = flag_if(reads, kGivesReads) | flag_if(writes, kGivesWrites) |
+                  flag_if(mr.remote_reads != nullptr, kCountsReads) |
+                  flag_if(mr.remote_writes != nullptr, kCountsWrites);
+    if (mr.mem == nullptr) {
+        told->flags |= kHasNoBytes;
+        return 0;
+    }
+    std::size_t length = told->packed.size();
+    const tw_status_t status = tw_mem_pack(mr.mem, told->packed.data(), &length);
+    told->packed_bytes = static_cast<std::uint32_t>(length);
+    return error_of(status);
+}
+
+}  // namespace
+
+tw_status_t KeyService::listen() {
+    const std::pair<Letter, tw_am_cb_t> handlers[] = {
+        {kAskKey, on_ask}, {kTellKey, on_tell}, {kRevokeKey, on_revoke}, {kNotice, on_notice}};
+    for (const auto& [id, handler] : handlers) {
+        const tw_status_t status = tw_am_register(owner_.worker, id, handler, this);
+        if (status != TW_OK)
+            return status;
+    }
+    return TW_OK;
+}
+
+// ---- Keys
+
+void KeyService::on_ask(void* arg, tw_am_t* am) {
+    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
+    if (letter)
+        static_cast<KeyService*>(arg)->answer(am->source, letter->key);
+}
+
+void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
+    TellKeyLetter told{};
+    told.key = key;
+    const Mr* mr = owner_.domain.regions.find(key);
+    int error = mr == nullptr ? FI_ENOKEY : describe(*mr, &told);
+    if (error == 0) {
+        told.flags |= flag_if(owner_.counters.remote_reads != nullptr, kEndpointCountsReads) |
+                      flag_if(owner_.counters.remote_writes != nullptr, kEndpointCountsWrites);
+        error = -without_exceptions([&] {
+            auto& knowing = told_[key];
+            if (std::ranges::find(knowing, worker_id) == knowing.end())
+                knowing.push_back(worker_id);
+            return 0;
+        });
+    }
+    told.error = static_cast<std::uint32_t>(error);
+    owner_.outbox.send(worker_id, kTellKey, told);
+}
+
+void KeyService::on_tell(void* arg, tw_am_t* am) {
+    Ep& ep = static_cast<KeyService*>(arg)->owner_;
+    const auto letter = letter_of<TellKeyLetter>(am->header, am->header_length);
+    Peer* peer = ep.find_peer(am->source);
+    if (letter && peer != nullptr && !peer->is_closing)
+        ep.keys.on_told(*peer, *letter);
+}
+
+void KeyService::revoke(std::uint64_t key) {
+    const auto found = told_.find(key);
+    if (found == told_.end())
+        return;
+    const auto knowing = std::move(found->second);
+    told_.erase(found);
+    for (const std::uint64_t worker_id : knowing)
+        owner_.outbox.send(worker_id, kRevokeKey, KeyLetter{key});
+}
+
+void KeyService::on_revoke(void* arg, tw_am_t* am) {
+    Ep& ep = static_cast<KeyService*>(arg)->owner_;
+    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
+    const Peer* peer = ep.find_peer(am->source);
+    if (letter && peer != nullptr && !peer->is_closing)
+        ep.keys.on_revoked(*peer, letter->key);
+}
+
+// ---- Notices
+
+bool KeyService::is_counted(const RemoteKey& remote, Access access) {
+    return (remote.flags & (access == Access::kRead ? kCountsReads | kEndpointCountsReads
+                                                    : kCountsWrites | kEndpointCountsWrites)) != 0;
+}
+
+void KeyService::tell(const Peer& peer, std::uint64_t key, Access access) {
+    if (!peer.is_closing)
+        owner_.outbox.send(peer.worker_id, kNotice,
+                           NoticeLetter{key, 0, 0, access == Access::kRead ? 1U : 0U, 0});
+}
+
+void KeyService::tell_data(const Peer& peer, std::uint64_t key, const Data& data) {
+    if (!peer.is_closing)
+        owner_.outbox.send(peer.worker_id, kNotice, NoticeLetter{key, data.imm, data.length, 0, 1});
+}
+
+void KeyService::on_notice(void* arg, tw_am_t* am) {
+    auto& service = *static_cast<KeyService*>(arg);
+    const auto letter = letter_of<NoticeLetter>(am->header, am->header_length);
+    if (!letter)
+        return;
+    service.count(service.owner_.domain.regions.find(letter->key),
+                  letter->is_read != 0 ? Access::kRead : Access::kWrite);
+    if (letter->has_data != 0)
+        service.owner_.push_remote_data(letter->imm, letter->length, am->ep, am->source);
+}
+
+void KeyService::count(const Mr* mr, Access access) const {
+    const bool is_read = access == Access::kRead;
+    const Counters& counters = owner_.counters;
+    if (Cntr* cntr = is_read ? counters.remote_reads : counters.remote_writes; cntr != nullptr)
+        cntr->count_success();
+    if (mr == nullptr)
+        return;
+    if (Cntr* cntr = is_read ? mr->remote_reads : mr->remote_writes; cntr != nullptr)
+        cntr->count_success();
+}
+
+}  // namespace tagwire::fi

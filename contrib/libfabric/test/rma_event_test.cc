@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counters of one-sided operations, at the initiator and at the target.
+#include "rma_pair.hpp"
+
+namespace tagwire::fi_test {
+
+namespace {
+
+class FiRmaEvent : public RmaPair {
+  protected:
+    void open_counted(std::uint64_t more_caps = FI_RMA_EVENT) {
+        Wanted wanted;
+        wanted.caps |= FI_RMA | more_caps;
+        wanted.has_rma_counters = true;
+        open_rma(wanted);
+    }
+    void expect_count(const Owner<fid_cntr>& cntr, std::uint64_t count) {
+        run_until([&] { return fi_cntr_read(cntr.get()) >= count; });
+        run_some();
+        EXPECT_EQ(fi_cntr_read(cntr.get()), count);
+    }
+};
+
+TEST_F(FiRmaEvent, each_side_counts_reads_and_writes) {
+    open_counted();
+    Text text = text_of(20);
+    write(text, 0);
+    write(text, 40);
+    read(text, 0);
+    expect_count(a.writes, 2);
+    expect_count(a.reads, 1);
+    expect_count(b.remote_writes, 2);
+    expect_count(b.remote_reads, 1);
+    EXPECT_EQ(fi_cntr_read(b.writes.get()), 0U);
+    EXPECT_EQ(fi_cntr_read(a.remote_writes.get()), 0U);
+}
+
+TEST_F(FiRmaEvent, a_counted_write_is_there) {
+    open_counted();
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+        const Text text = text_of(100 + i);
+        retry([&] {
+            return fi_inject_write(a.ep.get(), text.data(), text.size(), to_b, at(3), key());
+        });
+        run_until([&] { return fi_cntr_read(b.remote_writes.get()) == i; });
+        EXPECT_TRUE(holds(text, 3));
+    }
+    expect_count(a.writes, 20);
+}
+
+TEST_F(FiRmaEvent, data_for_the_queue_is_counted_as_well) {
+    open_counted();
+    const Text text = text_of(20);
+    retry([&] {
+        return fi_writedata(a.ep.get(), text.data(), text.size(), nullptr, 77, to_b, at(0), key(),
+                            nullptr);
+    });
+    fi_addr_t source = FI_ADDR_NOTAVAIL;
+    const auto entry = next(b.rx, &source);
+    EXPECT_EQ(entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    EXPECT_EQ(entry.data, 77U);
+    EXPECT_EQ(entry.len, text.size());
+    EXPECT_EQ(source, to_a);
+    EXPECT_TRUE(holds(text, 0));
+    expect_count(b.remote_writes, 1);
+    EXPECT_TRUE(is_empty(b.rx));
+}
+
+TEST_F(FiRmaEvent, the_target_does_not_count_without_the_capability) {
+    open_counted(0);
+    writemsg("x", 0, FI_DELIVERY_COMPLETE);
+    expect_count(a.writes, 1);
+    expect_count(b.remote_writes, 0);
+}
+
+TEST_F(FiRmaEvent, a_region_counts_for_itself) {
+    open_counted();
+    fid_cntr* made = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &made, nullptr), 0);
+    const Owner<fid_cntr> cntr(made);
+    write("known before", 0);
+    expect_count(b.remote_writes, 1);
+    EXPECT_EQ(fi_mr_bind(mr.get(), &made->fid, FI_RECV), -FI_EBADFLAGS);
+    ASSERT_EQ(fi_mr_bind(mr.get(), &made->fid, FI_REMOTE_WRITE), 0);
+    EXPECT_EQ(fi_mr_bind(mr.get(), &made->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+    EXPECT_EQ(fi_mr_enable(mr.get()), 0);
+    run_some();
+    write("counted", 0);
+    Text text(7, '-');
+    read(text, 0);
+    expect_count(cntr, 1);
+    EXPECT_EQ(fi_close(&made->fid), -FI_EBUSY);
+    mr.reset();
+}
+
+TEST_F(FiRmaEvent, failures_are_counted) {
+    open_counted();
+    Text text = "x";
+    retry([&] { return fi_write(a.ep.get(), text.data(), 1, nullptr, to_b, 0, 99, nullptr); });
+    EXPECT_EQ(next_error(a.tx).err, FI_ENOKEY);
+    EXPECT_EQ(fi_cntr_readerr(a.writes.get()), 1U);
+    retry([&] { return fi_read(a.ep.get(), text.data(), 1, nullptr, to_b, 0, 99, nullptr); });
+    EXPECT_EQ(next_error(a.tx).err, FI_ENOKEY);
+    EXPECT_EQ(fi_cntr_readerr(a.reads.get()), 1U);
+    EXPECT_EQ(fi_cntr_read(b.remote_writes.get()), 0U);
+}
+
+}  // namespace
+
+}  // namespace tagwire::fi_test
