@@ -354,6 +354,7 @@ tw_ep_h Ep::reply_to(std::uint64_t worker_id, tw_status_t* status_p) {
 
 void Ep::left_peer(Peer& peer, int error) {
     keys.drop(peer, error);
+    key_service.drop(peer.worker_id);
     one_sided.drop(peer, error);
 }
 

@@ -13,7 +13,7 @@
 
 namespace tagwire::fi {
 
-/// kAskKey, kRevokeKey
+/// kAskKey, kRevokeKey, kForgotKey
 struct KeyLetter {
     std::uint64_t key;
 };

@@ -2,6 +2,7 @@
 #include "key_service.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "ep.hpp"
@@ -37,8 +38,11 @@ int describe(const Mr& mr, TellKeyLetter* told) {
 }  // namespace
 
 tw_status_t KeyService::listen() {
-    const std::pair<Letter, tw_am_cb_t> handlers[] = {
-        {kAskKey, on_ask}, {kTellKey, on_tell}, {kRevokeKey, on_revoke}, {kNotice, on_notice}};
+    const std::pair<Letter, tw_am_cb_t> handlers[] = {{kAskKey, on_ask},
+                                                      {kTellKey, on_tell},
+                                                      {kRevokeKey, on_revoke},
+                                                      {kForgotKey, on_forgot},
+                                                      {kNotice, on_notice}};
     for (const auto& [id, handler] : handlers) {
         const tw_status_t status = tw_am_register(owner_.worker, id, handler, this);
         if (status != TW_OK)
@@ -88,16 +92,47 @@ void KeyService::revoke(std::uint64_t key) {
         return;
     const auto knowing = std::move(found->second);
     told_.erase(found);
+    without_exceptions([&] {
+        auto& revoked = revoked_[key];
+        revoked.insert(revoked.end(), knowing.begin(), knowing.end());
+        return 0;
+    });
     for (const std::uint64_t worker_id : knowing)
         owner_.outbox.send(worker_id, kRevokeKey, KeyLetter{key});
+}
+
+void KeyService::on_forgot(void* arg, tw_am_t* am) {
+    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
+    if (letter)
+        static_cast<KeyService*>(arg)->forgotten(am->source, letter->key);
+}
+
+void KeyService::forgotten(std::uint64_t worker_id, std::uint64_t key) {
+    const auto found = revoked_.find(key);
+    if (found == revoked_.end())
+        return;
+    std::erase(found->second, worker_id);
+    if (found->second.empty())
+        revoked_.erase(found);
+}
+
+void KeyService::drop(std::uint64_t worker_id) {
+    for (Peers* peers : {&told_, &revoked_})
+        for (auto it = peers->begin(); it != peers->end();) {
+            std::erase(it->second, worker_id);
+            it = it->second.empty() ? peers->erase(it) : std::next(it);
+        }
 }
 
 void KeyService::on_revoke(void* arg, tw_am_t* am) {
     Ep& ep = static_cast<KeyService*>(arg)->owner_;
     const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
     const Peer* peer = ep.find_peer(am->source);
-    if (letter && peer != nullptr && !peer->is_closing)
+    if (!letter)
+        return;
+    if (peer != nullptr && !peer->is_closing)
         ep.keys.on_revoked(*peer, letter->key);
+    ep.outbox.send(am->source, kForgotKey, *letter);
 }
 
 // ---- Notices

@@ -2,6 +2,9 @@
 // The other side of RemoteKeys: answers peers that ask for keys of this domain's regions, tells
 // them when a region is closed, and counts what they do with it.
 //
+// A key that the program chooses again may only name the new region when nobody uses it for the old
+// one: peers tell when they have forgotten it.
+//
 // A peer is only asked to send notices where somebody counts: of a region whose counters change
 // the key is revoked, so that all who know it ask again.
 #pragma once
@@ -38,6 +41,10 @@ class KeyService {
     tw_status_t listen();
     /// All peers that have learnt this key forget it.
     void revoke(std::uint64_t key);
+    /// Not all of them have said that they did.
+    bool is_revoking(std::uint64_t key) const { return revoked_.contains(key); }
+    /// A peer is left or has failed.
+    void drop(std::uint64_t worker_id);
 
     // ---- Notices (FI_RMA_EVENT)
 
@@ -56,12 +63,16 @@ class KeyService {
     static void on_ask(void* arg, tw_am_t* am);
     static void on_tell(void* arg, tw_am_t* am);
     static void on_revoke(void* arg, tw_am_t* am);
+    static void on_forgot(void* arg, tw_am_t* am);
     static void on_notice(void* arg, tw_am_t* am);
     void answer(std::uint64_t worker_id, std::uint64_t key);
+    void forgotten(std::uint64_t worker_id, std::uint64_t key);
 
     Ep& owner_;
-    /// Those who know a key, each once.
-    std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> told_;
+    /// Peers by key, each once: those who know it, and those who have been told to forget it.
+    using Peers = std::unordered_map<std::uint64_t, std::vector<std::uint64_t>>;
+    Peers told_;
+    Peers revoked_;
 };
 
 }  // namespace tagwire::fi

@@ -6,6 +6,7 @@
 //                                 <----  kTellKey   what it is, and its packed key; or a refusal
 //     kNotice    key, what        ---->  counts an operation that it cannot see (FI_RMA_EVENT)
 //                                 <----  kRevokeKey key: the region was closed or has changed
+//     kForgotKey key              ---->  may name another region from now on
 //
 // 1. All runs with the domain's lock, in calls and in progress.
 // 2. Letters to one peer arrive in the order in which they were sent.
@@ -30,6 +31,7 @@ enum Letter : unsigned {
     kAskKey = 1,
     kTellKey,
     kRevokeKey,
+    kForgotKey,
     kNotice,
     kAtomicFirst = 16  ///< From here on those of atomics.
 };

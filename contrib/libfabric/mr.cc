@@ -5,10 +5,12 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "cntr.hpp"
+#include "deadline.hpp"
 #include "ep.hpp"
 
 namespace tagwire::fi {
@@ -22,6 +24,27 @@ constexpr std::uint64_t kAccess =
 void revoke(const Mr& mr) {
     for (Ep* ep : mr.domain.eps)
         ep->key_service.revoke(mr.key);
+}
+
+bool is_revoking(Domain& domain, std::uint64_t key) {
+    const Guard guard(domain);
+    return std::ranges::any_of(domain.eps,
+                               [key](const Ep* ep) { return ep->key_service.is_revoking(key); });
+}
+
+/// A peer that uses a key for the region that it named before reaches nothing, and by a device loses
+/// its connection.
+void await_revocation(Domain& domain, std::uint64_t key) {
+    const Deadline deadline(settings().linger_ms);
+    while (is_revoking(domain, key)) {
+        const Guard guard(domain);
+        domain.progress();
+        if (!deadline.is_over())
+            continue;
+        FI_INFO(&provider, FI_LOG_MR, "peers may not know yet that key %llu has ended\n",
+                static_cast<unsigned long long>(key));
+        return;
+    }
 }
 
 int close_mr(fid* handle) {
@@ -92,6 +115,8 @@ int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* con
             fid_mr** mr_p) {
     if ((range.access & ~kAccess) != 0)
         return -FI_EINVAL;
+    if (!domain.mr_modes.has_provided_keys)
+        await_revocation(domain, key);
     const Guard guard(domain);
     return without_exceptions([&] {
         auto mr = std::make_unique<Mr>(domain, range, context);
