@@ -32,7 +32,7 @@ bool is_revoking(Domain& domain, std::uint64_t key) {
                                [key](const Ep* ep) { return ep->key_service.is_revoking(key); });
 }
 
-/// A peer that uses a key for the region that it named before reaches nothing, and by a device loses
+/// A peer that uses a key for the region that it named before reaches nothing, or by a device loses
 /// its connection.
 void await_revocation(Domain& domain, std::uint64_t key) {
     const Deadline deadline(settings().linger_ms);

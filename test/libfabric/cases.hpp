@@ -27,6 +27,7 @@ std::span<const Case> peek_cases();
 std::span<const Case> process_cases();
 std::span<const Case> queue_cases();
 std::span<const Case> receive_cases();
+std::span<const Case> rma_cases();
 
 std::vector<Case> all_cases();
 

@@ -99,9 +99,9 @@ std::span<const Case> process_cases() {
 
 std::vector<Case> all_cases() {
     std::vector<Case> all;
-    for (const auto list :
-         {matching_cases, data_cases, completion_cases, flag_cases, peek_cases, receive_cases,
-          buffered_cases, queue_cases, address_cases, info_cases, life_cases, process_cases}) {
+    for (const auto list : {matching_cases, data_cases, completion_cases, flag_cases, peek_cases,
+                            receive_cases, rma_cases, buffered_cases, queue_cases, address_cases,
+                            info_cases, life_cases, process_cases}) {
         const auto cases = list();
         all.insert(all.end(), cases.begin(), cases.end());
     }

@@ -76,6 +76,7 @@ Info hints_of(const Want& want) {
     hints->fabric_attr->prov_name = strdup(provider().c_str());
     hints->domain_attr->threading = want.threading;
     hints->domain_attr->av_type = want.av;
+    hints->domain_attr->mr_mode = want.mr_mode;
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
     hints->tx_attr->op_flags = want.tx_op_flags;
     hints->rx_attr->op_flags = want.rx_op_flags;

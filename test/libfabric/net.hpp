@@ -67,6 +67,7 @@ struct Want {
     bool selective_rx = false;
     bool counters = false;
     bool enable = true;
+    int mr_mode = 0;
     std::size_t ends = 2;
 };
 
