@@ -41,8 +41,9 @@ void define_parameters() {
                     "Transports to use, separated by commas, with or without a device: "
                     "sm,rc:mlx5_0:1. (default: those of TAGWIRE_TRANSPORTS)");
     fi_param_define(&provider, "linger", FI_PARAM_INT,
-                    "Time in milliseconds that closing an endpoint waits for outstanding messages. "
-                    "(default: 500)");
+                    "Time in milliseconds that closing an endpoint waits for outstanding messages, "
+                    "and memory that is registered under a key that peers know for them to forget "
+                    "it. (default: 500)");
     fi_param_define(&provider, "lookup", FI_PARAM_INT,
                     "Time in milliseconds that fi_av_insertsvc() waits for the endpoint at a node "
                     "and service to reply. (default: 3000)");
