@@ -46,6 +46,7 @@ class Outbox {
     void send(std::uint64_t worker_id, Letter id, const void* header, std::size_t bytes);
     template <class Header>
     void send(std::uint64_t worker_id, Letter id, const Header& header) {
+        static_assert(sizeof header <= kHeaderBytesMax);
         send(worker_id, id, &header, sizeof header);
     }
     bool is_empty() const { return waiting_.empty(); }
@@ -53,11 +54,13 @@ class Outbox {
     void flush();
 
   private:
+    static constexpr std::size_t kHeaderBytesMax = 160;
+
     struct Waiting {
         std::uint64_t worker_id;
         Letter id;
         std::size_t bytes;
-        std::array<std::byte, 160> header;
+        std::array<std::byte, kHeaderBytesMax> header;
     };
 
     tw_status_t try_send(std::uint64_t worker_id, Letter id, const void* header, std::size_t bytes);

@@ -93,6 +93,36 @@ TEST_F(FiRmaEvent, a_region_counts_for_itself) {
     mr.reset();
 }
 
+TEST_F(FiRmaEvent, an_endpoint_may_have_counters_alone) {
+    open_counted();
+    fid_ep* made = nullptr;
+    ASSERT_EQ(fi_endpoint(domain.get(), info.get(), &made, nullptr), 0);
+    Owner<fid_ep> third(made);
+    ASSERT_EQ(fi_ep_bind(made, &av->fid, 0), 0);
+    ASSERT_EQ(fi_ep_bind(made, &a.rx->fid, FI_RECV), 0);
+    fid_cntr* cntr = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &cntr, nullptr), 0);
+    const Owner<fid_cntr> ended(cntr);
+    EXPECT_EQ(fi_enable(made), -FI_ENOCQ);
+    ASSERT_EQ(fi_ep_bind(made, &cntr->fid, FI_SEND | FI_READ | FI_WRITE), 0);
+    ASSERT_EQ(fi_enable(made), 0);
+    const Text text = "counted";
+    Text back(7, '-');
+    retry([&] {
+        return fi_write(made, text.data(), text.size(), nullptr, to_b, at(5), key(), nullptr);
+    });
+    expect_count(ended, 1);
+    expect_count(b.remote_writes, 1);
+    EXPECT_TRUE(holds(text, 5));
+    retry([&] { return fi_read(made, back.data(), 7, nullptr, to_b, at(5), key(), nullptr); });
+    expect_count(ended, 2);
+    EXPECT_EQ(back, text);
+    retry([&] { return fi_read(made, back.data(), 7, nullptr, to_b, at(5), 1234, nullptr); });
+    run_until([&] { return fi_cntr_readerr(cntr) == 1; });
+    EXPECT_EQ(fi_cntr_read(cntr), 2U);
+    third.reset();
+}
+
 TEST_F(FiRmaEvent, failures_are_counted) {
     open_counted();
     Text text = "x";

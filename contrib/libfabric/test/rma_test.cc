@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The calls of fi_rma(3), and keys of memory.
+// The calls of fi_rma(3).
 #include <thread>
 
 #include "rma_pair.hpp"
@@ -10,15 +10,11 @@ namespace {
 
 constexpr std::uint64_t kWrite = FI_RMA | FI_WRITE;
 constexpr std::uint64_t kRead = FI_RMA | FI_READ;
-constexpr int kBasicModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 class FiRma : public RmaPair {
   protected:
     int context = 0;
 };
-
-/// With its own name, for the filters of its CMakeLists.txt.
-class FiRmaOldKey : public FiRma {};
 
 TEST_F(FiRma, a_write_changes_the_memory_of_the_peer) {
     open_rma();
@@ -167,180 +163,6 @@ TEST_F(FiRma, injected_data_is_the_programs_again_when_the_call_returns) {
     EXPECT_EQ(call_msg(false, longer, 0, FI_INJECT), -FI_EMSGSIZE);
 }
 
-TEST_F(FiRma, keys_and_addresses_may_be_the_providers) {
-    Wanted wanted;
-    wanted.mr_mode = kBasicModes;
-    open_rma(wanted);
-    EXPECT_EQ(info->domain_attr->mr_mode, kBasicModes);
-    const std::uint64_t first = key();
-    write("virtual", 9);
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    expect_held("virtual", 9);
-    enter(kRemote);
-    EXPECT_NE(key(), first) << "no key is given twice";
-    write("again", 9);
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    expect_held("again", 9);
-}
-
-TEST_F(FiRma, programs_of_early_versions_name_one_of_two_modes) {
-    for (const int mode : {1, 2}) {  // FI_MR_BASIC, FI_MR_SCALABLE
-        Wanted wanted;
-        wanted.mr_mode = mode;
-        wanted.version = FI_VERSION(1, 4);
-        open_rma(wanted);
-        EXPECT_EQ(info->domain_attr->mr_mode, mode);
-        EXPECT_EQ(key() == 7, mode == 2);
-        write("early", 9);
-        EXPECT_EQ(next(a.tx).flags, kWrite);
-        expect_held("early", 9);
-        mr.reset();
-        close();
-    }
-}
-
-TEST_F(FiRma, a_key_names_one_region_at_a_time) {
-    open_rma();
-    Owner<fid_mr> other;
-    EXPECT_EQ(enter_into(other, memory, kRemote, 7), -FI_ENOKEY);
-    EXPECT_EQ(enter_into(other, memory, kRemote, ~std::uint64_t{0}), 0);
-    EXPECT_EQ(fi_mr_key(other.get()), ~std::uint64_t{0});
-}
-
-TEST_F(FiRma, a_raw_key_is_the_key) {
-    open_rma();
-    std::uint64_t base = 1;
-    std::uint64_t raw = 0;
-    std::size_t length = 4;
-    auto* bytes = reinterpret_cast<std::uint8_t*>(&raw);
-    EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, bytes, &length, 0), -FI_ETOOSMALL);
-    EXPECT_EQ(length, sizeof raw);
-    EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, bytes, &length, 0), 0);
-    EXPECT_EQ(base, 0U);
-    std::uint64_t mapped = 0;
-    EXPECT_EQ(fi_mr_map_raw(domain.get(), base, bytes, length, &mapped, 0), 0);
-    EXPECT_EQ(mapped, key());
-    EXPECT_EQ(fi_mr_unmap_key(domain.get(), mapped), 0);
-}
-
-// ---- Refusals
-
-TEST_F(FiRma, an_unknown_key_is_an_error_of_the_operation) {
-    open_rma();
-    Text text = "nobody";
-    for (int i = 0; i < 2; ++i) {
-        retry([&] {
-            return fi_write(a.ep.get(), text.data(), text.size(), nullptr, to_b, 0, 99, &context);
-        });
-        const auto error = next_error(a.tx);
-        EXPECT_EQ(error.err, FI_ENOKEY);
-        EXPECT_EQ(error.op_context, &context);
-        EXPECT_EQ(error.flags, kWrite);
-    }
-    write("alive", 0);
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-}
-
-TEST_F(FiRma, what_is_not_inside_the_region_is_refused) {
-    open_rma();
-    Text text = text_of(10);
-    const Text before = memory;
-    for (const std::size_t offset : {std::size_t{4087}, std::size_t{4096}, std::size_t{1} << 40,
-                                     ~std::size_t{0}, ~std::size_t{8}}) {
-        for (const bool is_read : {false, true}) {
-            retry([&] { return call_msg(is_read, text, offset, 0, &context); });
-            const auto error = next_error(a.tx);
-            EXPECT_EQ(error.err, FI_EINVAL);
-            EXPECT_EQ(error.flags, is_read ? kRead : kWrite);
-        }
-    }
-    EXPECT_EQ(memory, before);
-    writemsg(text, 4086, FI_DELIVERY_COMPLETE);
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    EXPECT_TRUE(holds(text, 4086));
-}
-
-TEST_F(FiRma, rights_that_a_region_does_not_give_are_refused) {
-    open_rma();
-    Text text = text_of(10);
-    const Text before = memory;
-    for (const std::uint64_t right : {FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND}) {
-        enter(right);
-        for (const bool is_read : {false, true}) {
-            retry([&] { return call_msg(is_read, text, 5, 0); });
-            if (right == (is_read ? FI_REMOTE_READ : FI_REMOTE_WRITE)) {
-                EXPECT_EQ(next(a.tx).flags, is_read ? kRead : kWrite);
-            } else {
-                EXPECT_EQ(next_error(a.tx).err, FI_EACCES);
-            }
-        }
-    }
-}
-
-TEST_F(FiRma, a_closed_region_is_reached_no_more) {
-    open_rma();
-    write("before", 0);
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    expect_held("before", 0);
-    const std::uint64_t key_before = key();
-    mr.reset();
-    run_some();
-    Text text = "behind";
-    retry([&] {
-        return fi_write(a.ep.get(), text.data(), text.size(), nullptr, to_b, 0, key_before,
-                        nullptr);
-    });
-    EXPECT_EQ(next_error(a.tx).err, FI_ENOKEY);
-    EXPECT_TRUE(holds("before", 0));
-}
-
-TEST_F(FiRma, a_key_that_is_registered_again_leads_to_the_new_region) {
-    open_rma();
-    for (const std::size_t length : {10, 64, 32}) {
-        memory = text_of(length);
-        mr.reset();
-        ASSERT_EQ(enter_into(mr, memory, kRemote, 7), 0);
-        Text text(length, '-');
-        read(text, 0, &context);
-        EXPECT_EQ(next(a.tx).op_context, &context);
-        EXPECT_EQ(text, memory);
-        writemsg("new", length - 3, FI_DELIVERY_COMPLETE);
-        EXPECT_EQ(next(a.tx).flags, kWrite);
-        EXPECT_TRUE(holds("new", length - 3));
-    }
-    EXPECT_TRUE(is_empty(a.tx));
-}
-
-/// Not where a device reaches the memory: there the connection fails.
-TEST_F(FiRmaOldKey, is_asked_for_again_where_its_use_is_refused) {
-    open_rma();
-    Text text(10, '-');
-    read(text, 0);
-    EXPECT_EQ(next(a.tx).flags, kRead);
-    const std::uint64_t key_before = key();
-    mr.reset();
-    // The peer has not been told: it has not progressed since.
-    ASSERT_EQ(fi_read(a.ep.get(), text.data(), text.size(), nullptr, to_b, 0, key_before, nullptr),
-              0);
-    EXPECT_EQ(next_error(a.tx).err, FI_ENOKEY);
-}
-
-TEST_F(FiRma, a_region_of_no_bytes_takes_nothing) {
-    open_rma();
-    Text none;
-    Owner<fid_mr> empty;
-    ASSERT_EQ(enter_into(empty, none, kRemote, 9), 0);
-    Text text = "x";
-    retry([&] { return fi_write(a.ep.get(), text.data(), 0, nullptr, to_b, 0, 9, nullptr); });
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    retry(
-        [&] { return fi_writedata(a.ep.get(), text.data(), 0, nullptr, 5, to_b, 0, 9, nullptr); });
-    EXPECT_EQ(next(a.tx).flags, kWrite);
-    EXPECT_EQ(next(b.rx).data, 5U);
-    retry([&] { return fi_write(a.ep.get(), text.data(), 1, nullptr, to_b, 0, 9, nullptr); });
-    EXPECT_EQ(next_error(a.tx).err, FI_EINVAL);
-}
-
 TEST_F(FiRma, an_endpoint_without_the_capability_has_no_such_calls) {
     Wanted wanted;
     wanted.caps = FI_MSG;
@@ -484,30 +306,6 @@ TEST_F(FiRma, many_operations_are_under_way_at_once) {
     for (std::size_t i = 0; i < kCount; ++i)
         EXPECT_EQ(back[i], text_of(8 + i % 100).substr(0, 8));
     EXPECT_TRUE(is_empty(a.tx));
-}
-
-TEST_F(FiRma, many_keys_are_known_at_once) {
-    open_rma();
-    constexpr std::size_t kCount = 300;
-    std::vector<Text> texts_of(kCount, Text(16, '.'));
-    std::vector<Owner<fid_mr>> regions(kCount);
-    for (std::size_t i = 0; i < kCount; ++i)
-        ASSERT_EQ(enter_into(regions[i], texts_of[i], kRemote, 1000 + i * 4096), 0);
-    for (int round = 0; round < 3; ++round) {
-        for (std::size_t i = 0; i < kCount; ++i) {
-            const Text text = text_of(16 + i % 9).substr(0, 16);
-            retry([&] {
-                return fi_inject_write(a.ep.get(), text.data(), 16, to_b, 0, 1000 + i * 4096);
-            });
-            if (i % 3 == 0)
-                continue;
-            run_until([&] { return texts_of[i] == text; });
-            regions[i].reset();
-            texts_of[i] = Text(16, '.');
-            ASSERT_EQ(enter_into(regions[i], texts_of[i], kRemote, 1000 + i * 4096), 0);
-            run_some();
-        }
-    }
 }
 
 TEST_F(FiRma, an_endpoint_that_closes_delivers_what_waits_for_its_key) {
