@@ -41,6 +41,13 @@ class Av : public fid_av {
     /// The address with which messages of that worker are reported. FI_ADDR_NOTAVAIL: it was not
     /// inserted.
     fi_addr_t addr_of(std::uint64_t worker_id) const;
+    /// Calls with each number of that worker.
+    template <class Call>
+    void for_each_addr(std::uint64_t worker_id, Call call) const {
+        if (const auto found = by_id_.find(worker_id); found != by_id_.end())
+            for (const fi_addr_t addr : found->second)
+                call(addr);
+    }
 
     Domain& domain;
     const bool is_asynchronous;

@@ -72,7 +72,8 @@ template <bool kTagged>
     if (operation == nullptr || (tx.cq != nullptr && tx.cq->is_full())) [[unlikely]]
         return try_again();
     // One-sided operations that have not begun must not be passed.
-    if ((what.flags & FI_FENCE) != 0 && peer_of(to).waiting != 0) [[unlikely]]
+    if (holds_sends(what.to, to) || ((what.flags & FI_FENCE) != 0 && peer_of(to).waiting != 0))
+        [[unlikely]]
         return try_again();
 
     tw_op_t op;

@@ -290,6 +290,7 @@ tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
     *error_p = -FI_EINVAL;
     if (!id)
         return nullptr;
+    tw_ep_h connected = nullptr;
     *error_p = without_exceptions([&] {
         if (addr >= peers_.size()) {
             peer_room_.resize(addr + 1);
@@ -309,12 +310,18 @@ tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
         // Another can only be made when the peer's library has everything that was sent before.
         if (peer.is_closing)
             return -FI_EAGAIN;
-        peers_[addr] = peer.ep;
+        if (peer.waiting == 0)
+            peers_[addr] = peer.ep;
+        connected = peer.ep;
         return 0;
     });
     if (*error_p == -FI_EAGAIN)
         *error_p = try_again();
-    return *error_p == 0 ? peers_[addr] : nullptr;
+    return connected;
+}
+
+void Ep::hold_sends(const Peer& peer) {
+    av_->for_each_addr(peer.worker_id, [this](fi_addr_t addr) { forget(addr); });
 }
 
 tw_status_t Ep::open_peer(const Name& name, Peer& peer) {

@@ -164,6 +164,12 @@ class Ep : public fid_ep {
     /// The connection to a worker that has sent something, whether or not the program has its
     /// address. nullptr: *status_p says why.
     tw_ep_h reply_to(std::uint64_t worker_id, tw_status_t* status_p);
+    /// Operations wait for a key of this peer: sends look whether they still do, and are not taken
+    /// until then. A program may rely on a message behind a write though the write has no entry.
+    void hold_sends(const Peer& peer);
+    bool holds_sends(fi_addr_t addr, tw_ep_h to) const {
+        return known_peer(addr) == nullptr && peer_of(to).waiting != 0;
+    }
     /// The address vector has removed this number.
     void forget(fi_addr_t addr);
     /// Messages of that worker are reported with this number from now on. FI_ADDR_NOTAVAIL: none of

@@ -90,6 +90,7 @@ int RemoteKeys::wait_for(Peer& peer, std::uint64_t key, KeyWaiter& waiter) {
         (asked.last == nullptr ? asked.first : asked.last->next_waiter) = &waiter;
         asked.last = &waiter;
         ++peer.waiting;
+        owner_.hold_sends(peer);
         return 0;
     });
 }

@@ -235,6 +235,18 @@ TEST_F(FiRma, a_fenced_message_is_behind_writes_that_wait_for_their_key) {
     EXPECT_TRUE(holds(text, 0));
 }
 
+TEST_F(FiRma, a_message_does_not_pass_a_write_that_waits_for_its_key) {
+    open_rma();
+    const Text text = "no entry tells of it";
+    Text seen(1, '-');
+    ASSERT_EQ(fi_trecv(b.ep.get(), seen.data(), 1, nullptr, FI_ADDR_UNSPEC, 5, 0, nullptr), 0);
+    ASSERT_EQ(fi_inject_write(a.ep.get(), text.data(), text.size(), to_b, at(0), key()), 0);
+    EXPECT_EQ(fi_tinject(a.ep.get(), "M", 1, to_b, 5), -FI_EAGAIN);
+    retry([&] { return fi_tinject(a.ep.get(), "M", 1, to_b, 5); });
+    next(b.rx);
+    EXPECT_TRUE(holds(text, 0));
+}
+
 TEST_F(FiRma, a_fenced_operation_is_behind_all_before_it) {
     open_rma();
     for (int round = 0; round < 20; ++round) {
