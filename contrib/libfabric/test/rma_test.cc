@@ -320,6 +320,32 @@ TEST_F(FiRma, many_operations_are_under_way_at_once) {
     EXPECT_TRUE(is_empty(a.tx));
 }
 
+TEST_F(FiRma, thousands_of_operations_wait_for_one_key) {
+    open_rma();
+    constexpr std::size_t kCount = 3000;
+    memory = Text(8 * kCount, '.');
+    enter(kRemote, 66);
+    Text written(8 * kCount, '.');
+    for (std::size_t i = 0; i < kCount; ++i) {
+        const Text text = text_of(8 + i % 101).substr(0, 8);
+        written.replace(8 * i, 8, text);
+        const iovec iov = {written.data() + 8 * i, 8};
+        const fi_rma_iov remote = {at(8 * i), 8, key()};
+        fi_msg_rma msg{};
+        msg.msg_iov = &iov;
+        msg.iov_count = 1;
+        msg.addr = to_b;
+        msg.rma_iov = &remote;
+        msg.rma_iov_count = 1;
+        msg.context = &context;
+        ASSERT_EQ(fi_writemsg(a.ep.get(), &msg, FI_DELIVERY_COMPLETE), 0);
+    }
+    for (std::size_t i = 0; i < kCount; ++i)
+        ASSERT_EQ(next(a.tx).op_context, &context);
+    EXPECT_EQ(memory, written);
+    EXPECT_TRUE(is_empty(a.tx));
+}
+
 TEST_F(FiRma, an_endpoint_that_closes_delivers_what_waits_for_its_key) {
     open_rma();
     const Text text = "last words";
