@@ -71,9 +71,10 @@ template <bool kTagged>
         return error;
     if (operation == nullptr || (tx.cq != nullptr && tx.cq->is_full())) [[unlikely]]
         return try_again();
-    // One-sided operations that have not begun must not be passed.
-    if (holds_sends(what.to, to) || ((what.flags & FI_FENCE) != 0 && peer_of(to).waiting != 0))
-        [[unlikely]]
+    // One-sided operations that have not begun, and atomics without a reply, must not be passed.
+    const bool is_fenced = (what.flags & FI_FENCE) != 0;
+    if (holds_sends(what.to, to) ||
+        (is_fenced && (peer_of(to).waiting != 0 || atomics.is_pending(to)))) [[unlikely]]
         return try_again();
 
     tw_op_t op;

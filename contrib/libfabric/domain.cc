@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 
+#include "atomic.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
@@ -53,7 +54,7 @@ fi_ops_domain domain_ops = with_later_calls(
         .poll_open = kAbsent,
         .stx_ctx = kAbsent,
         .srx_ctx = kAbsent,
-        .query_atomic = kAbsent,
+        .query_atomic = query_atomic,
         .query_collective = kAbsent,
         .endpoint2 = kAbsent,
     },

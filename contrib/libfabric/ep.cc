@@ -26,6 +26,8 @@ Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
       keys(*this),
       key_service(*this),
       one_sided(*this),
+      atomics(*this),
+      atomic_server(*this),
       operations_(*this) {
     fid.fclass = FI_CLASS_EP;
     fid.context = user_context;
@@ -74,6 +76,10 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
         tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
         if (status == TW_OK)
             status = ep->key_service.listen();
+        if (status == TW_OK)
+            status = ep->atomics.listen();
+        if (status == TW_OK)
+            status = ep->atomic_server.listen();
         if (status != TW_OK) {
             FI_WARN(&provider, FI_LOG_EP_CTRL, "cannot create a worker: %s\n",
                     tw_status_string(status));
@@ -363,6 +369,7 @@ void Ep::left_peer(Peer& peer, int error) {
     keys.drop(peer, error);
     key_service.drop(peer.worker_id);
     one_sided.drop(peer, error);
+    atomics.drop(peer.ep, error);
 }
 
 void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
@@ -375,11 +382,13 @@ void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
 
 bool Ep::is_settled() {
     const Guard guard(domain);
-    return one_sided.is_idle() && outbox.is_empty();
+    return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle() &&
+           atomic_server.is_idle();
 }
 
 void Ep::backlog_changed() {
-    set_backlog(!outbox.is_empty() || one_sided.has_held());
+    set_backlog(!outbox.is_empty() || one_sided.has_held() || atomics.has_kept() ||
+                !atomic_server.is_idle());
 }
 
 void Ep::set_backlog(bool has_backlog) {
@@ -394,6 +403,8 @@ void Ep::set_backlog(bool has_backlog) {
 unsigned Ep::clear_backlog() {
     outbox.flush();
     one_sided.resume();
+    atomics.resume();
+    atomic_server.resume();
     backlog_changed();
     return has_backlog_ ? 0 : 1;
 }

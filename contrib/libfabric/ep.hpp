@@ -26,6 +26,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "atomic_caller.hpp"
+#include "atomic_server.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
@@ -221,6 +223,8 @@ class Ep : public fid_ep {
     RemoteKeys keys;
     KeyService key_service;
     Rma one_sided;
+    AtomicCaller atomics;
+    AtomicServer atomic_server;
     tw_worker_h worker = nullptr;
     bool is_enabled = false;
 

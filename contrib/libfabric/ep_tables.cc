@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ep_tables.hpp"
 
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "atomic.hpp"
 #include "info.hpp"
 #include "name.hpp"
 
@@ -164,20 +164,6 @@ fi_ops_cm cm_ops = {
     .shutdown = kAbsent,
     .join = kAbsent,
 };
-fi_ops_atomic no_atomic = {sizeof(fi_ops_atomic),
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent,
-                           kAbsent};
 fi_ops_collective no_collective = {sizeof(fi_ops_collective),
                                    kAbsent,
                                    kAbsent,
@@ -213,7 +199,7 @@ void set_tables(Ep& ep) {
     ep.fid.ops = &ep_fid_ops;
     ep.ops = &ep_ops;
     ep.cm = &cm_ops;
-    ep.atomic = &no_atomic;
+    set_atomic_table(ep);
     ep.collective = &no_collective;
     const bool is_locked = ep.domain.is_locked;
     const bool is_whole = ep.tx.cq != nullptr && ep.tx.cq->format == FI_CQ_FORMAT_TAGGED;

@@ -79,12 +79,12 @@ int mr_mode_for(std::uint32_t version, std::uint64_t caps, const fi_domain_attr*
 void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
     attr.caps = caps & kTxCaps;
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
-    attr.msg_order = FI_ORDER_SAS;
+    attr.msg_order = orders_of(caps);
     attr.comp_order = kOrderNone;
     attr.inject_size = inject_bytes_max().value_or(0);
     attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
     attr.iov_limit = TW_IOV_MAX;
-    attr.rma_iov_limit = (caps & FI_RMA) != 0 ? kRmaIovMax : 0;
+    attr.rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovMax : 0;
 }
 
 void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
@@ -92,17 +92,19 @@ void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
     attr.caps = caps & kRxCaps;
     attr.mode = mode & kBufferedRecv;
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
-    attr.msg_order = FI_ORDER_SAS;
+    attr.msg_order = orders_of(caps);
     attr.comp_order = kOrderNone;
     attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
     attr.iov_limit = TW_IOV_MAX;
 }
 
-void fill_endpoint(fi_ep_attr& attr, const fi_ep_attr* hints) {
+void fill_endpoint(fi_ep_attr& attr, std::uint64_t caps, const fi_ep_attr* hints) {
     attr.type = FI_EP_RDM;
     attr.protocol = kProtocol;
     attr.protocol_version = 1;
     attr.max_msg_size = SIZE_MAX;
+    attr.max_order_raw_size = attr.max_order_war_size = attr.max_order_waw_size =
+        ordered_bytes_of(caps);
     const bool has_format = hints != nullptr && hints->mem_tag_format != 0;
     attr.mem_tag_format = has_format ? hints->mem_tag_format : kTagGeneric;
     attr.tx_ctx_cnt = 1;
@@ -182,7 +184,7 @@ int make_info(std::uint32_t version, const fi_info* hints, const Found& found, f
     fill_transmit(*info->tx_attr, info->caps, hints == nullptr ? nullptr : hints->tx_attr);
     fill_receive(*info->rx_attr, info->caps, info->mode,
                  hints == nullptr ? nullptr : hints->rx_attr);
-    fill_endpoint(*info->ep_attr, hints == nullptr ? nullptr : hints->ep_attr);
+    fill_endpoint(*info->ep_attr, info->caps, hints == nullptr ? nullptr : hints->ep_attr);
     fill_domain(*info->domain_attr, version, info->caps,
                 hints == nullptr ? nullptr : hints->domain_attr);
     info->fabric_attr->name = strdup(kName);

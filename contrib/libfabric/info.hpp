@@ -6,13 +6,14 @@
 
 #include <optional>
 
+#include "atomic_messages.hpp"
 #include "provider.hpp"
 
 namespace tagwire::fi {
 
 /// Kinds of operations: with a buffer that the peer posts, and on memory that it has registered.
 inline constexpr std::uint64_t kMessages = FI_MSG | FI_TAGGED;
-inline constexpr std::uint64_t kOneSided = FI_RMA;
+inline constexpr std::uint64_t kOneSided = FI_RMA | FI_ATOMIC;
 /// Ways of them, at the initiator and at the target.
 inline constexpr std::uint64_t kTxWays = FI_READ | FI_WRITE;
 inline constexpr std::uint64_t kRxWays = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -25,6 +26,18 @@ inline constexpr std::uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 inline constexpr std::uint64_t kCaps = kTxCaps | kRxCaps | kDomainCaps;
 /// Capabilities that cost nothing: always there.
 inline constexpr std::uint64_t kFreeCaps = FI_MULTI_RECV | FI_FENCE | kDomainCaps;
+
+/// Atomics of one endpoint on memory of one peer take effect in the order of their calls.
+inline constexpr std::uint64_t kAtomicOrders =
+    FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+/// The orders of an endpoint with these capabilities; 0: all of them.
+constexpr std::uint64_t orders_of(std::uint64_t caps) {
+    return FI_ORDER_SAS | (caps == 0 || (caps & FI_ATOMIC) != 0 ? kAtomicOrders : 0);
+}
+/// The longest operations on memory that keep them.
+constexpr std::size_t ordered_bytes_of(std::uint64_t caps) {
+    return (orders_of(caps) & kAtomicOrders) != 0 ? kAtomicBytesMax : 0;
+}
 
 inline constexpr std::uint64_t kLevels =
     FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;

@@ -32,7 +32,7 @@ bool is_above(const char* what, std::size_t asked, std::size_t offered) {
     return asked > offered;
 }
 
-bool meets_endpoint(const fi_ep_attr& hints) {
+bool meets_endpoint(const fi_ep_attr& hints, std::size_t ordered_bytes) {
     if (hints.type != FI_EP_UNSPEC && hints.type != FI_EP_RDM)
         TW_FI_REFUSE("ep_attr->type %d: only FI_EP_RDM\n", static_cast<int>(hints.type));
     if (hints.protocol != FI_PROTO_UNSPEC && hints.protocol != kProtocol)
@@ -44,15 +44,15 @@ bool meets_endpoint(const fi_ep_attr& hints) {
            !is_above("ep_attr->msg_prefix_size", hints.msg_prefix_size, 0) &&
            !is_above("ep_attr->tx_ctx_cnt", hints.tx_ctx_cnt, 1) &&
            !is_above("ep_attr->rx_ctx_cnt", hints.rx_ctx_cnt, 1) &&
-           !is_above("ep_attr->max_order_raw_size", hints.max_order_raw_size, 0) &&
-           !is_above("ep_attr->max_order_war_size", hints.max_order_war_size, 0) &&
-           !is_above("ep_attr->max_order_waw_size", hints.max_order_waw_size, 0);
+           !is_above("ep_attr->max_order_raw_size", hints.max_order_raw_size, ordered_bytes) &&
+           !is_above("ep_attr->max_order_war_size", hints.max_order_war_size, ordered_bytes) &&
+           !is_above("ep_attr->max_order_waw_size", hints.max_order_waw_size, ordered_bytes);
 }
 
-bool meets_transmit(const fi_tx_attr& hints) {
+bool meets_transmit(const fi_tx_attr& hints, std::uint64_t orders) {
     return !has_others("tx_attr->caps", hints.caps, kTxCaps | kDomainCaps) &&
            !has_others("tx_attr->op_flags", hints.op_flags, kTxOpFlags) &&
-           !has_others("tx_attr->msg_order", hints.msg_order, FI_ORDER_SAS) &&
+           !has_others("tx_attr->msg_order", hints.msg_order, orders) &&
            !has_others("tx_attr->comp_order", hints.comp_order, kOrderNone) &&
            !is_above("tx_attr->inject_size", hints.inject_size, inject_bytes_max().value_or(0)) &&
            !is_above("tx_attr->size", hints.size, kQueueMax) &&
@@ -60,10 +60,10 @@ bool meets_transmit(const fi_tx_attr& hints) {
            !is_above("tx_attr->rma_iov_limit", hints.rma_iov_limit, kRmaIovMax);
 }
 
-bool meets_receive(const fi_rx_attr& hints) {
+bool meets_receive(const fi_rx_attr& hints, std::uint64_t orders) {
     return !has_others("rx_attr->caps", hints.caps, kRxCaps | kDomainCaps) &&
            !has_others("rx_attr->op_flags", hints.op_flags, kRxOpFlags) &&
-           !has_others("rx_attr->msg_order", hints.msg_order, FI_ORDER_SAS) &&
+           !has_others("rx_attr->msg_order", hints.msg_order, orders) &&
            !has_others("rx_attr->comp_order", hints.comp_order, kOrderNone) &&
            !is_above("rx_attr->total_buffered_recv", hints.total_buffered_recv, 0) &&
            !is_above("rx_attr->size", hints.size, kQueueMax) &&
@@ -118,9 +118,10 @@ bool meets(std::uint32_t api_version, const fi_info& hints) {
         hints.domain_attr->mr_mode > kMrModeScalable)
         TW_FI_REFUSE("domain_attr->mr_mode %d does not exist before API 1.5\n",
                      hints.domain_attr->mr_mode);
-    return (hints.ep_attr == nullptr || meets_endpoint(*hints.ep_attr)) &&
-           (hints.tx_attr == nullptr || meets_transmit(*hints.tx_attr)) &&
-           (hints.rx_attr == nullptr || meets_receive(*hints.rx_attr)) &&
+    return (hints.ep_attr == nullptr ||
+            meets_endpoint(*hints.ep_attr, ordered_bytes_of(hints.caps))) &&
+           (hints.tx_attr == nullptr || meets_transmit(*hints.tx_attr, orders_of(hints.caps))) &&
+           (hints.rx_attr == nullptr || meets_receive(*hints.rx_attr, orders_of(hints.caps))) &&
            (hints.domain_attr == nullptr || meets_domain(*hints.domain_attr));
 }
 

@@ -150,7 +150,8 @@ ssize_t Rma::transfer(const Transfer& what) {
 template ssize_t Rma::transfer<false>(const Transfer& what);
 template ssize_t Rma::transfer<true>(const Transfer& what);
 
-/// A fenced operation does not wait for keys, and nothing that it must not pass waits.
+/// A fenced operation does not wait for keys, and passes neither those that do nor atomics without
+/// a reply.
 ssize_t Rma::check_fence(const RmaOperation& operation) {
     Peer& peer = *operation.peer;
     for (std::size_t i = 0; i < operation.remote_count; ++i) {
@@ -158,7 +159,7 @@ ssize_t Rma::check_fence(const RmaOperation& operation) {
         if (owner_.keys.find(peer.ep, key) == nullptr)
             return owner_.keys.ask_for_fenced(peer, key);
     }
-    return peer.waiting == 0 ? 0 : -FI_EAGAIN;
+    return peer.waiting == 0 && !owner_.atomics.is_pending(peer.ep) ? 0 : -FI_EAGAIN;
 }
 
 ssize_t Rma::begin(RmaOperation& operation) {

@@ -89,7 +89,7 @@ const Client kClients[] = {
          hints.domain_attr->mr_mode = FI_MR_LOCAL | kMrBasicModes;
          hints.domain_attr->threading = FI_THREAD_DOMAIN;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"MPICH ch4:ofi, all of it", "src/mpid/ch4/netmod/ofi/init_settings.c", FI_VERSION(1, 17),
      FI_MSG | FI_MULTI_RECV | FI_TAGGED | FI_DIRECTED_RECV | FI_ATOMIC | kRma,
      [](fi_info& hints) {
@@ -218,9 +218,9 @@ const Client kClients[] = {
          hints.domain_attr->av_type = FI_AV_TABLE;
          hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
      },
-     Answer::kNone},
+     Answer::kServed},
     {"GPI-2", "src/devices/ofi", FI_VERSION(1, 5), FI_RMA | FI_ATOMIC | FI_MSG,
-     [](fi_info& hints) { hints.domain_attr->threading = FI_THREAD_SAFE; }, Answer::kNone},
+     [](fi_info& hints) { hints.domain_attr->threading = FI_THREAD_SAFE; }, Answer::kServed},
     {"MSCCL++", "src/core/ofi.cc", FI_VERSION(1, 17), FI_RMA | FI_ATOMIC | FI_HMEM,
      [](fi_info& hints) { hints.domain_attr->mr_mode = FI_MR_HMEM | kMrBasicModes; },
      Answer::kNone},

@@ -52,7 +52,7 @@ TEST(FiInfo, what_was_asked_for_is_there_and_what_costs_something_is_not_besides
 
 TEST(FiInfo, what_is_not_offered_has_no_answer) {
     for (const std::uint64_t caps :
-         {FI_ATOMIC, FI_MULTICAST, FI_NAMED_RX_CTX, FI_HMEM, FI_SHARED_AV, FI_COLLECTIVE})
+         {FI_MULTICAST, FI_NAMED_RX_CTX, FI_HMEM, FI_SHARED_AV, FI_COLLECTIVE})
         EXPECT_EQ(ask(hints_for(FI_MSG | caps).get()), nullptr) << fi_tostr(&caps, FI_TYPE_CAPS);
 }
 
@@ -73,6 +73,8 @@ TEST(FiInfo, a_hint_that_cannot_be_met_has_no_answer) {
         [](fi_info& hints) { hints.tx_attr->op_flags = FI_COMMIT_COMPLETE; },
         [](fi_info& hints) { hints.tx_attr->caps = FI_MULTICAST; },
         [](fi_info& hints) { hints.tx_attr->msg_order = FI_ORDER_RAW; },
+        [](fi_info& hints) { hints.tx_attr->msg_order = FI_ORDER_ATOMIC_RAW; },
+        [](fi_info& hints) { hints.ep_attr->max_order_raw_size = 1; },
         [](fi_info& hints) { hints.tx_attr->comp_order = 1; },
         [](fi_info& hints) { hints.rx_attr->iov_limit = 17; },
         [](fi_info& hints) { hints.rx_attr->op_flags = FI_DELIVERY_COMPLETE; },
@@ -113,6 +115,21 @@ TEST(FiInfo, a_hint_that_can_be_met_is_repeated_in_the_answer) {
     EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
     EXPECT_EQ(info->domain_attr->mr_mode, 0);
     EXPECT_EQ(info->ep_attr->mem_tag_format, 0xff00U);
+}
+
+TEST(FiInfo, atomics_are_ordered_among_each_other) {
+    constexpr std::uint64_t kOrders = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                                      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+    const auto hints = hints_for(FI_MSG | FI_ATOMIC);
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = kOrders;
+    hints->ep_attr->max_order_raw_size = 4096;
+    const auto info = ask(hints.get());
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->tx_attr->msg_order, kOrders);
+    EXPECT_EQ(info->ep_attr->max_order_raw_size, 4096U);
+    hints->ep_attr->max_order_raw_size = 4097;
+    EXPECT_EQ(ask(hints.get()), nullptr);
+    EXPECT_EQ(ask(hints_for(FI_MSG).get())->tx_attr->msg_order, std::uint64_t{FI_ORDER_SAS});
 }
 
 TEST(FiInfo, one_sided_operations_come_to_who_asks_for_them) {
