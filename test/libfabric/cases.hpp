@@ -16,6 +16,7 @@ struct Case {
 
 // One list for each file of cases.
 std::span<const Case> address_cases();
+std::span<const Case> atomic_cases();
 std::span<const Case> buffered_cases();
 std::span<const Case> completion_cases();
 std::span<const Case> data_cases();

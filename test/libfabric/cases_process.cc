@@ -101,7 +101,7 @@ std::vector<Case> all_cases() {
     std::vector<Case> all;
     for (const auto list : {matching_cases, data_cases, completion_cases, flag_cases, peek_cases,
                             receive_cases, rma_cases, buffered_cases, queue_cases, address_cases,
-                            info_cases, life_cases, process_cases}) {
+                            info_cases, life_cases, process_cases, atomic_cases}) {
         const auto cases = list();
         all.insert(all.end(), cases.begin(), cases.end());
     }
