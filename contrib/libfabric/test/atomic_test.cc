@@ -270,6 +270,53 @@ TEST_F(FiAtomic, selective_completion_tells_what_is_asked_for) {
     EXPECT_TRUE(is_empty(a.tx));
 }
 
+TEST_F(FiAtomic, operations_with_a_fence_begin_behind_atomics) {
+    open_with({.caps = FI_MSG | FI_RMA});
+    std::array<std::uint64_t, 2> memory{};
+    add_region(memory);
+    std::uint64_t one = 1;
+    const iovec local = {&one, sizeof one};
+    const fi_ioc operand = {&one, 1};
+    const fi_rma_iov written = {8, sizeof one, kKey};
+    const fi_rma_ioc target = {0, 1, kKey};
+    fi_msg send{};
+    send.msg_iov = &local;
+    send.iov_count = 1;
+    send.addr = to_b;
+    fi_msg_rma write{};
+    write.msg_iov = &local;
+    write.iov_count = 1;
+    write.addr = to_b;
+    write.rma_iov = &written;
+    write.rma_iov_count = 1;
+    fi_msg_atomic atomic{};
+    atomic.msg_iov = &operand;
+    atomic.iov_count = 1;
+    atomic.addr = to_b;
+    atomic.rma_iov = &target;
+    atomic.rma_iov_count = 1;
+    atomic.datatype = FI_UINT64;
+    atomic.op = FI_SUM;
+    const std::function<ssize_t()> fenced[] = {
+        [&] { return fi_sendmsg(a.ep.get(), &send, FI_FENCE); },
+        [&] { return fi_writemsg(a.ep.get(), &write, FI_FENCE); },
+        [&] { return fi_atomicmsg(a.ep.get(), &atomic, FI_FENCE); }};
+    std::uint64_t received = 0;
+    ASSERT_EQ(fi_recv(b.ep.get(), &received, sizeof received, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+    // The key is known from now on.
+    retry([&] { return fi_writemsg(a.ep.get(), &write, 0); });
+    next(a.tx);
+    for (const auto& call : fenced) {
+        retry([&] { return fi_atomicmsg(a.ep.get(), &atomic, 0); });
+        // The owner makes no progress, so there is no reply.
+        EXPECT_EQ(call(), -FI_EAGAIN);
+        retry(call);
+        expect_entry(FI_WRITE, nullptr);
+        next(a.tx);
+    }
+    EXPECT_EQ(memory[0], 4U);
+}
+
 TEST_F(FiAtomic, counters_of_either_side_count) {
     open_with({.caps = FI_MSG | FI_RMA_EVENT, .is_inserted = false});
     Owner<fid_cntr> counters[4];
