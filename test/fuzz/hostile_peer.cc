@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "ucs/sys/unix_socket.hpp"
+#include "uct/sm/writers.hpp"
 
 namespace tagwire::fuzz {
 
