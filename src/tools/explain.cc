@@ -211,6 +211,8 @@ std::vector<ExplainedRail> explain_curves(const std::string& transports) {
 
 void run_explain(const ExplainArguments& arguments) {
     const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
+    if (!arguments.op.empty())
+        return explain_rma(arguments);
     const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
     const std::vector<PerfPlan> live = live_plans(arguments);
     check_plot_name(arguments.plot);

@@ -16,6 +16,7 @@ namespace tagwire::tools {
 struct ExplainArguments {
     std::optional<std::string> transports, sizes;
     std::string buffer = "plain";
+    std::string op;  // empty: messages
     bool live = false;
     std::optional<std::string> cpu;  // with live
     std::string json;                // file, "-" or empty
@@ -39,6 +40,10 @@ void plot_explanations(const std::string& file, const std::vector<ExplainedRail>
 
 /// Transports as for --tl, with their curves. Throws Failure and UsageError.
 std::vector<ExplainedRail> explain_curves(const std::string& transports);
+
+/// With `op`: one-sided operations on memory of a process that is started for that. Throws Failure
+/// and UsageError.
+void explain_rma(const ExplainArguments& arguments);
 
 /// Throws Failure and UsageError.
 void run_explain(const ExplainArguments& arguments);

@@ -174,6 +174,13 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
         ->add_option("--buffer", arguments->buffer,
                      "plain: ordinary memory (default); mapped: with a handle; list: a gather list")
         ->type_name("KIND");
+    explain
+        ->add_option("--op", arguments->op,
+                     "Explain one-sided operations instead of messages: put, get, add, and, or, "
+                     "xor, swap, min, max, cswap")
+        ->type_name("OP")
+        ->check(CLI::IsMember(
+            {"put", "get", "add", "and", "or", "xor", "swap", "min", "max", "cswap"}));
     explain->add_flag("--live", arguments->live,
                       "Also exchange messages of each size between two processes, and show what "
                       "their connection has learnt and chosen");

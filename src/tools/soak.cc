@@ -3,21 +3,15 @@
 // side knows what has to come; the driver then says whether there is another round.
 #include "tools/soak.hpp"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <random>
 
-#include "tools/child.hpp"
 #include "tools/failure.hpp"
 #include "tools/msg_link.hpp"
+#include "tools/other_side.hpp"
 #include "tools/pattern.hpp"
 #include "tools/resources.hpp"
 #include "tools/session.hpp"
@@ -26,41 +20,6 @@
 
 namespace tagwire::tools {
 namespace {
-
-/// Starts the other side as a child of this process, before anything of the library is open.
-std::unique_ptr<Channel> start_other_side(std::uint64_t seed, const Setup& setup) {
-    int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
-        throw Failure(text("socketpair: %s", std::strerror(errno)));
-    const pid_t driver = getpid();
-    const pid_t child = fork();
-    if (child < 0)
-        throw Failure(text("cannot start the other process: %s", std::strerror(errno)));
-    if (child != 0) {
-        close(fds[1]);
-        return std::make_unique<Channel>(fds[0], child);
-    }
-    die_with(driver);
-    close(fds[0]);
-    Channel channel(fds[1]);
-    int status = 0;
-    try {
-        SoakSide side(Side::kPeer, setup, &channel, seed);
-        side.run(0);
-        side.finish_as_peer();
-    } catch (const std::exception& error) {
-        status = 1;
-        try {
-            Encoder message;
-            channel.send(MessageType::kError,
-                         message.string(std::string(error.what()).substr(0, 1024)));
-        } catch (const Failure&) {
-            // The driver is gone: nobody to tell.
-        }
-    }
-    std::fflush(nullptr);
-    _exit(status);
-}
 
 void print_summary(const SoakCounts& counts, double seconds) {
     constexpr std::array<const char*, SoakCounts::kKinds> kNames{
@@ -88,7 +47,11 @@ void run_soak(const SoakArguments& arguments) {
     setup.level = Level::kMsg;
     setup.transport = transports;
     setup.wait = Wait::kYield;
-    const std::unique_ptr<Channel> channel = start_other_side(seed, setup);
+    const std::unique_ptr<Channel> channel = start_other_side([&](Channel& to) {
+        SoakSide side(Side::kPeer, setup, &to, seed);
+        side.run(0);
+        side.finish_as_peer();
+    });
     const std::uint64_t start = now_ns();
     try {
         SoakSide side(Side::kDriver, setup, channel.get(), seed);

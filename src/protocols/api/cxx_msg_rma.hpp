@@ -51,6 +51,16 @@ class RemoteMemory {
         return tw_key_pointer(key(), attr_.address + offset, &at) == TW_OK ? at : nullptr;
     }
 
+    /// As tw_key_explain(); throws.
+    [[nodiscard]] tw_rma_explanation_t explain(tw_rma_kind_t kind, std::size_t length,
+                                               tw_atomic_op_t operation = TW_ATOMIC_ADD,
+                                               bool is_mapped = false) const {
+        tw_rma_explanation_t told{};
+        check(tw_key_explain(key(), kind, operation, length, is_mapped ? 1 : 0, &told),
+              "tw_key_explain");
+        return told;
+    }
+
     tw_status_t put(std::span<const std::byte> data, std::uint64_t offset, How how = {}) const {
         return tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), how.op(),
                       how.request());

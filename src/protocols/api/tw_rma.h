@@ -200,6 +200,51 @@ TAGWIRE_API tw_status_t tw_atomic_cswap(tw_ep_h ep, tw_atomic_type_t type, const
                                         const void* swap, void* result, uint64_t address,
                                         tw_key_h key, const tw_op_t* op, tw_request_h* request_p);
 
+// ---- Explanations
+
+/// Kinds of operations.
+typedef enum tw_rma_kind { TW_RMA_PUT, TW_RMA_GET, TW_RMA_ATOMIC } tw_rma_kind_t;
+
+/// The way of an operation, and the reason. The program sets struct_bytes. Texts are constants of
+/// the library.
+typedef struct tw_rma_explanation {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_rma_explanation));  ///< sizeof(tw_rma_explanation_t).
+    char transport[16];
+    char device[32];
+    /// - "stores": by loads and stores of the calling thread;
+    /// - "short": the transport takes the data in the call;
+    /// - "bcopy": it is copied, in pieces if it is long;
+    /// - "zcopy": the transport moves it from memory to memory;
+    /// - "striped": so do several transports or devices, each a part;
+    /// - "atomic": by the transport's atomic operation;
+    /// - "compare_and_swap": by its compare-and-swap, until that hits;
+    /// - "messages": by messages, and the peer's progress carries it out;
+    /// - "nothing": there are no bytes.
+    const char* way;
+    const char* reason;  ///< A sentence.
+    /// 1: nothing happens before the peer progresses. Where shared memory has no way to memory of
+    /// another process than messages of its own, puts and gets need the peer as well.
+    int needs_peer;
+    size_t striped_from;  ///< Shortest put or get that is divided; SIZE_MAX: none, or an atomic.
+    uint64_t reserved[3] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
+} tw_rma_explanation_t;
+
+/// Explains how an operation with a key would go now.
+///
+/// `length` in bytes, of an atomic 4 or 8; `operation` counts for atomics only. `is_mapped` is not
+/// 0 if the local buffer has a handle (tw_op_t.mem). It is the way of most: TW_OP_INJECT copies
+/// what would be moved where it is. Thread: as the endpoint's worker.
+///
+/// \retval TW_OK  *explanation is filled, as much of it as its struct_bytes says.
+/// \retval TW_ERR_NOT_CONNECTED  The endpoint has no transport yet, has failed or was closed.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `kind` or `operation` is unknown, an atomic
+///     is not of 4 or 8 bytes, or struct_bytes is not a size of this struct.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
+TAGWIRE_API tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t operation,
+                                       size_t length, int is_mapped,
+                                       tw_rma_explanation_t* explanation);
+
 #ifdef __cplusplus
 }
 #endif

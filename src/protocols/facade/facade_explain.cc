@@ -9,6 +9,7 @@
 #include "protocols/cost/calibration.hpp"
 #include "protocols/facade/explain.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/rma/remote_key.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/worker.hpp"
 
@@ -67,6 +68,28 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     if (out.copy_in != nullptr)
         out.copy_in = name_of(asked.copy_in.kind_for(length));
     write_sized(out, explanation);
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t operation,
+                           size_t length, int is_mapped, tw_rma_explanation_t* explanation) try {
+    TW_REFUSE_NULL(key);
+    TW_REFUSE_NULL(explanation);
+    TW_REFUSE_SIZE(explanation);
+    if (kind < TW_RMA_PUT || kind > TW_RMA_ATOMIC)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "kind %d is none of TW_RMA_x", static_cast<int>(kind));
+    if (kind == TW_RMA_ATOMIC && (operation < TW_ATOMIC_ADD || operation > TW_ATOMIC_CSWAP))
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "operation %d is none of TW_ATOMIC_x",
+                  static_cast<int>(operation));
+    if (kind == TW_RMA_ATOMIC && length != 4 && length != 8)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "an atomic of %zu bytes; numbers have 4 or 8", length);
+    const Entry entry(key_of(key).worker);
+    const Endpoint* ep = key_of(key).ep;
+    if (ep == nullptr || ep->state() != EpState::kReady)
+        return TW_ERR_NOT_CONNECTED;
+    write_sized(explain(key_of(key), kind, operation, length, is_mapped != 0), explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

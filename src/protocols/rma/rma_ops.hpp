@@ -64,6 +64,19 @@ struct RmaOp : RmaWish {
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
 };
 
+/// Ways of an operation.
+enum class RmaWay : std::uint8_t {
+    kNothing,   // there are no bytes
+    kStores,    // loads and stores of the calling thread
+    kShort,     // the lane's short put
+    kCopied,    // ... its put or get of copied data
+    kTransfer,  // the lane moves the data from memory to memory, with other lanes if it is long
+    kAtomic,    // the lane's atomic operation
+    kByOwner,   // ... which the owner's progress carries out
+    kEmulated,  // the lane's compare-and-swap, again and again
+    kMessages   // the owner's progress, asked by messages
+};
+
 /// Writes `value`, which was there before, to the program's memory, if it wants that.
 inline void store_result(const RmaWish& op, std::uint64_t value) {
     if (op.result != nullptr)

@@ -233,16 +233,16 @@ void RmaSender::piece_ended(Request& request, ucs_status_t status, std::uint64_t
 // ---- The ways
 
 /// nullptr: the lane does not reach the memory.
-const LaneKey* RmaSender::key_for(const RmaOp& op) const {
+const LaneKey* RmaSender::key_for(const RmaWish& wish) const {
     const Rail& rail = ep_.rail();
     if (!rail.can_get() || !rail.can_put())
         return nullptr;
     const std::uint8_t domain = ep_.rma_lane.peer_domain;
-    const LaneKey* key = op.key->found(domain);
+    const LaneKey* key = wish.key->found(domain);
     // Relaxed: it tells nothing else.
     if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
         return key;
-    return op.key->resolve(domain, rail.domain().component);
+    return wish.key->resolve(domain, rail.domain().component);
 }
 
 ucs_status_t RmaSender::move(Request& request) {
@@ -257,10 +257,12 @@ ucs_status_t RmaSender::move(Request& request) {
 }
 
 /// The lane's device, or the processors, use the buffer where it is.
-bool RmaSender::may_transfer(const Request& request) const {
-    const Domain& domain = ep_.rail().domain();
-    return (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 ||
-           request.buffer.memory != nullptr || ep_.worker.context().cache() != nullptr;
+bool RmaSender::may_transfer(RmaKind kind, std::size_t length, bool is_mapped) const {
+    const Rail& rail = ep_.rail();
+    if (kind == RmaKind::kPut && length <= std::max(kCopiedPutMax, rail.attr().cap.put.max_short))
+        return false;
+    return is_mapped || (rail.domain().attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 ||
+           ep_.worker.context().cache() != nullptr;
 }
 
 /// UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the buffer cannot be registered.
@@ -307,9 +309,8 @@ ucs_status_t RmaSender::put(Request& request) {
     const LaneKey* key = request.rma->by_messages ? nullptr : key_for(*request.rma);
     if (key == nullptr)
         return put_by_messages(request);
-    const bool is_long = length > std::max(kCopiedPutMax, ep_.rail().attr().cap.put.max_short);
-    if (is_long && request.offset == 0 && (request.flags & TW_OP_INJECT) == 0 &&
-        may_transfer(request)) {
+    if (request.offset == 0 && (request.flags & TW_OP_INJECT) == 0 &&
+        may_transfer(RmaKind::kPut, length, request.buffer.memory != nullptr)) {
         const ucs_status_t status = make_transfer(request, *key);
         if (status != UCS_ERR_NO_MEMORY)
             return status;
@@ -360,7 +361,8 @@ ucs_status_t RmaSender::get(Request& request) {
     const LaneKey* key = key_for(op);
     if (key == nullptr)
         return ask(request);
-    if (request.offset == 0 && may_transfer(request)) {
+    if (request.offset == 0 &&
+        may_transfer(RmaKind::kGet, request.buffer.length, request.buffer.memory != nullptr)) {
         const ucs_status_t status = make_transfer(request, *key);
         if (status != UCS_ERR_NO_MEMORY)
             return status;
@@ -403,17 +405,85 @@ ucs_status_t RmaSender::atomic(Request& request) {
     if (!op.pieces.empty())
         return UCS_INPROGRESS;
     const LaneKey* key = key_for(op);
+    const char* reason = nullptr;
+    switch (way_of_atomic(op, key, &reason)) {
+        case RmaWay::kMessages:
+            return ask(request);
+        case RmaWay::kEmulated:
+            return emulate(request, *key);
+        default:
+            return atomic_by_lane(request, *key);
+    }
+}
+
+RmaWay RmaSender::way_of_atomic(const RmaWish& wish, const LaneKey* key,
+                                const char** reason) const {
     const auto& cap = ep_.rail().attr().cap;
     const bool is_of_device = (cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0;
-    const bool may =
-        key != nullptr &&
-        (is_of_device ? op.key->memory().by_device : (cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) != 0);
-    if (!may || (is_of_device && op.number_bytes() == 4))
-        return ask(request);
-    if (has_fetch(ep_.rail(), op))
-        return atomic_by_lane(request, *key);
-    return is_of_device || key->is_direct.load(std::memory_order_relaxed) ? emulate(request, *key)
-                                                                          : ask(request);
+    const bool is_of_processor = (cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) != 0;
+    if (key == nullptr) {
+        *reason = "the transport does not reach the memory";
+    } else if (is_of_device && !wish.key->memory().by_device) {
+        *reason = "processors change numbers of this memory, since another transport reaches it";
+    } else if (is_of_device && wish.number_bytes() == sizeof(std::uint32_t)) {
+        *reason = "the device has no atomics of 32 bits";
+    } else if (!is_of_device && !is_of_processor) {
+        *reason = "the transport has no atomics";
+    } else if (has_fetch(ep_.rail(), wish)) {
+        if (is_of_device) {
+            *reason = "the device alone changes numbers of this memory";
+            return RmaWay::kAtomic;
+        }
+        const bool is_direct = key->is_direct.load(std::memory_order_relaxed);  // Relaxed: as below
+        *reason = is_direct ? "the processors' atomics reach the memory"
+                            : "the owner's processor alone reaches the memory";
+        return is_direct ? RmaWay::kAtomic : RmaWay::kByOwner;
+    } else if (is_of_device || key->is_direct.load(std::memory_order_relaxed)) {
+        // Relaxed: it tells nothing else.
+        *reason = "the transport has no such operation, but compares and swaps";
+        return RmaWay::kEmulated;
+    } else {
+        *reason = "the transport has no such operation";
+    }
+    return RmaWay::kMessages;
+}
+
+// ---- Explanations
+
+RmaWay RmaSender::way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
+                         const char** reason) const {
+    const Rail& rail = ep_.rail();
+    const LaneKey* key = key_for(wish);
+    if (wish.kind == RmaKind::kAtomic)
+        return way_of_atomic(wish, key, reason);
+    if (length == 0) {
+        *reason = "there is nothing to move";
+        return RmaWay::kNothing;
+    }
+    if (key == nullptr) {
+        *reason = rail.can_get() && rail.can_put()
+                      ? "the packed key has no room for a key of this device"
+                      : "the transport has no put and get";
+        return RmaWay::kMessages;
+    }
+    // Relaxed: it tells nothing else.
+    if (key->is_direct.load(std::memory_order_relaxed)) {
+        *reason = "loads and stores reach the memory";
+        return RmaWay::kStores;
+    }
+    if (may_transfer(wish.kind, length, is_mapped)) {
+        *reason = wish.kind == RmaKind::kPut ? "longer than what is copied"
+                                             : "the buffer can be written where it is";
+        return RmaWay::kTransfer;
+    }
+    if (wish.kind == RmaKind::kPut && length <= rail.attr().cap.put.max_short) {
+        *reason = "short enough for the transport to take it in the call";
+        return RmaWay::kShort;
+    }
+    *reason = wish.kind == RmaKind::kPut && length <= kCopiedPutMax
+                  ? "a copy is cheaper than a completion of the device"
+                  : "the buffer has no handle, and there is no registration cache";
+    return RmaWay::kCopied;
 }
 
 /// By an operation that the lane has.

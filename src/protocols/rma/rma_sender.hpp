@@ -64,6 +64,10 @@ class RmaSender {
     /// The program's flush has what was refused of operations that had ended.
     ucs_status_t take_refusal() { return std::exchange(refusal_, UCS_OK); }
     void begin_anew() { unanswered_ = 0; }
+    /// The way of one of `length` bytes, and the reason, a sentence; with kReady. `is_mapped`: its
+    /// buffer has a handle.
+    RmaWay way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
+                  const char** reason) const;
 
     // ---- Messages of the owner. False: they fit nothing
 
@@ -87,8 +91,9 @@ class RmaSender {
     ucs_status_t send_notice(const Request& request);
     ucs_status_t acknowledge(Request& request);
     void settle(Request& request, ucs_status_t status);
-    const LaneKey* key_for(const RmaOp& op) const;
-    bool may_transfer(const Request& request) const;
+    const LaneKey* key_for(const RmaWish& wish) const;
+    bool may_transfer(RmaKind kind, std::size_t length, bool is_mapped) const;
+    RmaWay way_of_atomic(const RmaWish& wish, const LaneKey* key, const char** reason) const;
 
     Endpoint& ep_;
     std::uint64_t unanswered_ = 0;   // RmaReply that are to come

@@ -447,6 +447,8 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
     const msg::RemoteMemory remote(self_, memory.pack());
     EXPECT_EQ(remote.length(), 4096U);
     EXPECT_EQ(remote.access(), unsigned{TW_ACCESS_ALL});
+    EXPECT_STREQ(remote.explain(TW_RMA_PUT, 8).way, "stores");
+    EXPECT_THROW((void)remote.explain(TW_RMA_ATOMIC, 3), msg::Error);
     const auto end = [&](const auto& call) {
         msg::Request request;
         tw_status_t status = TW_ERR_NO_RESOURCE;

@@ -134,6 +134,32 @@ TEST_F(Explain, refuses_what_it_cannot) {
     EXPECT_NE(refused.error.find("TAGWIRE_UNEXPECTED_BYTES"), std::string::npos) << refused.error;
 }
 
+TEST_F(Explain, tells_the_way_of_operations_on_memory_of_another_process) {
+    const Finished put = tagwire({"explain", "--tl", "sm", "--op", "put", "--json", "-"});
+    ASSERT_EQ(put.status, 0) << put.error;
+    const json ways = json::parse(put.out)["ways"];
+    ASSERT_EQ(ways.size(), 2U);
+    EXPECT_EQ(ways[0]["memory"], "allocated");
+    for (const json& size : ways[0]["sizes"]) {
+        EXPECT_EQ(size["way"], "stores") << size;
+        EXPECT_EQ(size["needs_peer"], false) << size;
+    }
+    EXPECT_EQ(ways[1]["memory"], "mapped");
+    EXPECT_EQ(ways[1]["sizes"][0]["way"], "short");
+    const Finished add = tagwire({"explain", "--tl", "sm", "--op", "add"});
+    ASSERT_EQ(add.status, 0) << add.error;
+    EXPECT_NE(add.out.find("needs the peer's progress"), std::string::npos) << add.out;
+}
+
+TEST_F(Explain, refuses_operations_that_do_not_exist) {
+    EXPECT_EQ(tagwire({"explain", "--tl", "sm", "--op", "push"}).status, 2);
+    const Finished odd = tagwire({"explain", "--tl", "sm", "--op", "add", "--size", "16"});
+    EXPECT_EQ(odd.status, 2);
+    EXPECT_NE(odd.error.find("4 or 8 bytes"), std::string::npos) << odd.error;
+    EXPECT_EQ(tagwire({"explain", "--tl", "sm", "--op", "put", "--live"}).status, 2);
+    EXPECT_NE(tagwire({"explain", "--tl", "pigeon", "--op", "put"}).status, 0);
+}
+
 TEST_F(Explain, plot_is_refused_where_its_name_says_another_format) {
     const std::string file = in_folder("cost.png");
     const Finished finished = tagwire({"explain", "--tl", "sm", "--plot", file});

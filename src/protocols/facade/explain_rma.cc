@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Explanations of one-sided operations.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "protocols/facade/explain.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/rma/remote_key.hpp"
+#include "protocols/rma/rma_ops.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr std::array kWays = {
+    std::pair{RmaWay::kNothing, "nothing"},
+    std::pair{RmaWay::kStores, "stores"},
+    std::pair{RmaWay::kShort, "short"},
+    std::pair{RmaWay::kCopied, "bcopy"},
+    std::pair{RmaWay::kTransfer, "zcopy"},
+    std::pair{RmaWay::kAtomic, "atomic"},
+    std::pair{RmaWay::kEmulated, "compare_and_swap"},
+    std::pair{RmaWay::kByOwner, "messages"},
+    std::pair{RmaWay::kMessages, "messages"},
+};
+
+/// Shortest data that is divided over rails, if the buffer has a handle.
+std::size_t striped_from(const Endpoint& ep, bool is_put) {
+    const Stripes* const stripes = ep.chosen_stripes();
+    const StripePlan* chosen = stripes == nullptr ? nullptr : stripes->plan(is_put);
+    return (chosen == nullptr ? ep.rail().stripe_plan(is_put) : *chosen).from();
+}
+
+}  // namespace
+
+tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t operation,
+                             std::size_t length, bool is_mapped) {
+    const Endpoint& ep = *key.ep;
+    RmaWish wish;
+    wish.key = &key;
+    wish.address = key.memory().address;
+    wish.kind = kind == TW_RMA_PUT   ? RmaKind::kPut
+                : kind == TW_RMA_GET ? RmaKind::kGet
+                                     : RmaKind::kAtomic;
+    wish.operation = static_cast<std::uint8_t>(operation);
+    wish.type = length == sizeof(std::uint32_t) ? TW_UINT32 : TW_UINT64;
+    tw_rma_explanation_t out{};
+    const RmaWay way = ep.rma.way_of(wish, length, is_mapped, &out.reason);
+    out.way = std::ranges::find(kWays, way, &decltype(kWays)::value_type::first)->second;
+    std::string_view(ep.rail().transport()).copy(out.transport, sizeof out.transport - 1);
+    std::string_view(ep.rail().device()).copy(out.device, sizeof out.device - 1);
+    out.needs_peer = way == RmaWay::kMessages || way == RmaWay::kByOwner ? 1 : 0;
+    out.striped_from = SIZE_MAX;
+    if (kind != TW_RMA_ATOMIC && is_mapped)
+        out.striped_from = striped_from(ep, kind == TW_RMA_PUT);
+    if (way == RmaWay::kTransfer && length >= out.striped_from) {
+        out.way = "striped";
+        out.reason = "so long that parts over several rails are faster";
+    }
+    return out;
+}
+
+}  // namespace tagwire::proto
