@@ -239,7 +239,9 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
 
 void add_soak(CLI::App* app, SoakArguments* arguments) {
     CLI::App* soak = app->add_subcommand(
-        "soak", "Exchange random messages between two processes and check every byte");
+        "soak",
+        "Exchange random messages between two processes, use memory of each other, and check every "
+        "byte");
     soak->add_option("--seconds", arguments->seconds, "Seconds to run (default 10)")
         ->type_name("N")
         ->check(CLI::Range(1, 1000000));

@@ -23,7 +23,8 @@ namespace {
 
 void print_summary(const SoakCounts& counts, double seconds) {
     constexpr std::array<const char*, SoakCounts::kKinds> kNames{
-        "tagged", "untagged", "inject", "imm", "directed", "wildcard", "claimed", "discarded"};
+        "tagged",  "untagged",  "inject", "imm",  "directed",  "wildcard",
+        "claimed", "discarded", "puts",   "gets", "additions", "active"};
     std::printf("soak: %llu messages, %llu bytes in %.1f s, every byte right\n",
                 static_cast<unsigned long long>(counts.messages),
                 static_cast<unsigned long long>(counts.bytes), seconds);

@@ -38,7 +38,21 @@ struct SoakMessage {
 
 /// Counts of what one side has received.
 struct SoakCounts {
-    enum Kind { kTagged, kUntagged, kInject, kImm, kDirected, kWildcard, kClaim, kDiscard, kKinds };
+    enum Kind {
+        kTagged,
+        kUntagged,
+        kInject,
+        kImm,
+        kDirected,
+        kWildcard,
+        kClaim,
+        kDiscard,
+        kPut,
+        kGet,
+        kAtomic,
+        kActive,
+        kKinds
+    };
 
     std::uint64_t messages = 0, bytes = 0, cancels = 0;
     std::uint64_t kinds[kKinds] = {};

@@ -51,6 +51,7 @@ SoakSide::SoakSide(Side side, const Setup& setup, Channel* channel, std::uint64_
       own_(seed * 4 + (side == Side::kDriver ? 3 : 4)),
       inject_max_(inject_max_of(link_.worker())) {
     link_.connect();
+    rma_ = std::make_unique<SoakRma>(link_, *channel);
 }
 
 SoakSide::~SoakSide() {
@@ -59,6 +60,7 @@ SoakSide::~SoakSide() {
     for (const std::unique_ptr<Receive>& receive : receives_)
         if (receive->is_posted && !receive->has_ended)
             tw_request_cancel(receive->request);
+    rma_.reset();
     tw_ep_close(link_.endpoint(), TW_EP_CLOSE_FORCE, nullptr, nullptr);
 }
 
@@ -95,6 +97,7 @@ void SoakSide::run_round() {
             link_.progress();
     }
     cancel_one();
+    rma_->run_round(own_, &counts_);
     sends_.clear();
     receives_.clear();
     ++round_;
@@ -345,8 +348,11 @@ SoakCounts SoakSide::finish_as_driver() {
     theirs.cancels = answer.number();
     for (std::uint64_t& kind : theirs.kinds)
         kind = answer.number();
+    rma_->check_end(&answer);
     answer.end();
-    channel_->send(MessageType::kFinish);
+    Encoder end;
+    rma_->tell_end(&end);
+    channel_->send(MessageType::kFinish, end);
     theirs.add(counts_);
     return theirs;
 }
@@ -356,9 +362,12 @@ void SoakSide::finish_as_peer() {
     message.number(counts_.messages).number(counts_.bytes).number(counts_.cancels);
     for (const std::uint64_t kind : counts_.kinds)
         message.number(kind);
+    rma_->tell_end(&message);
     channel_->send(MessageType::kDone, message);
     serve_until_readable();
-    channel_->expect(MessageType::kFinish).end();
+    Decoder end = channel_->expect(MessageType::kFinish);
+    rma_->check_end(&end);
+    end.end();
 }
 
 }  // namespace tagwire::tools

@@ -9,6 +9,7 @@
 #include "tools/msg_link.hpp"
 #include "tools/random.hpp"
 #include "tools/soak.hpp"
+#include "tools/soak_rma.hpp"
 
 namespace tagwire::tools {
 
@@ -55,6 +56,7 @@ class SoakSide {
     std::vector<std::unique_ptr<Send>> sends_;  // of the round
     std::vector<std::unique_ptr<Receive>> receives_;
     SoakCounts counts_;
+    std::unique_ptr<SoakRma> rma_;  // once the link is connected
 };
 
 }  // namespace tagwire::tools

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of a soak that uses memory of the other side, and its handler of active messages: puts,
+// gets, a counter, and messages in order. Each side has a window that only the other one writes, so
+// that one knows what must be there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/channel.hpp"
+#include "tools/msg_link.hpp"
+#include "tools/random.hpp"
+#include "tools/soak.hpp"
+
+namespace tagwire::tools {
+
+class SoakRma {
+  public:
+    /// The link is connected. Both sides make theirs at the same time.
+    SoakRma(MsgLink& link, Channel& channel);
+    ~SoakRma();
+    SoakRma(const SoakRma&) = delete;
+    SoakRma& operator=(const SoakRma&) = delete;
+
+    /// Some operations; returns when each has ended. Throws Failure.
+    void run_round(Random& random, SoakCounts* counts);
+    /// Numbers that the other side compares in check_end().
+    void tell_end(Encoder* message) const;
+    /// All that the other side has done has arrived. Throws Failure.
+    void check_end(Decoder* message);
+
+  private:
+    static constexpr std::size_t kDataBytes = 100'000;
+    static constexpr std::size_t kWindowBytes = 64 + kDataBytes;  // a counter first
+    static constexpr std::size_t kHandledMax = 200'000;
+    static constexpr unsigned kHandler = 1;  // id
+
+    void put(Random& random);
+    void get(Random& random);
+    void add();
+    void send(Random& random);
+    template <class Call>
+    void run(const char* what, const Call& call);
+    void handle(tw_am_t* am);
+    void check_data(const void* data);
+
+    MsgLink& link_;
+    std::vector<std::uint8_t> own_;
+    void* window_ = nullptr;
+    tw_mem_h memory_ = nullptr;
+    tw_key_h key_ = nullptr;
+    std::uint64_t address_ = 0;         // of the other's window
+    std::vector<std::uint8_t> theirs_;  // what its data must be
+    std::uint64_t puts_ = 0, adds_ = 0, sends_ = 0;
+    std::uint64_t handled_ = 0;           // messages of the other side
+    std::vector<std::uint8_t> received_;  // data of the one that is being received
+    std::size_t received_bytes_ = 0;
+    std::string wrong_;  // the first thing that a handler has found
+};
+
+}  // namespace tagwire::tools
