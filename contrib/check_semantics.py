@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| ([A-Z]\d+) \| .* \| `(\w+)\.(\w+)` \|$")
 
 def tests_of(root):
     text = "".join(path.read_text() for path in sorted(root.glob("test/gtest/protocols/*.cc")))
-    return set(re.findall(r"TEST(?:_F)?\((\w+),\s*(\w+)\)", text))
+    return set(re.findall(r"TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text))
 
 
 def problems(root):

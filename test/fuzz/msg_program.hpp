@@ -303,6 +303,10 @@ class Program {
             claim.message = message;
             require(tw_tag_recv(worker_, nullptr, 0, 0, 0, &claim, nullptr) >= TW_OK);
         }
+        // Notices of puts, which wait until they are polled.
+        tw_completion_t notice{};
+        while (tw_worker_poll(worker_, &notice, 1) != 0)
+            require((notice.flags & TW_DONE_REMOTE) != 0);
         for (tw_message_h message : std::exchange(kept_, {}))
             require(tw_am_release(worker_, message) == TW_OK);
         for (const bool is_tagged : {true, false}) {
