@@ -251,12 +251,15 @@ tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_
         TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p are no packed key: %s", length, packed,
                   wrong);
     Endpoint& ep = endpoint_of(handle);
-    const BriefEntry entry(ep.worker);
+    const Entry entry(ep.worker);
+    const LeavesWork work(ep.worker);
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
     std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep, message));
-    if (ep.state() == EpState::kReady)
-        key->resolve(ep.rma_lane.peer_domain, ep.rail().domain().component);
+    if (ep.state() == EpState::kReady) {
+        key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
+        key->ask_owner();
+    }
     ep.keys.push_back(*key);
     *key_p = key.release();
     return TW_OK;
@@ -304,7 +307,7 @@ tw_status_t tw_key_pointer(tw_key_h handle, uint64_t address, void** pointer_p) 
         return tw(ep.failure());
     if (ep.state() != EpState::kReady)
         return TW_ERR_NO_RESOURCE;
-    const LaneKey* lane = key.resolve(ep.rma_lane.peer_domain, ep.rail().domain().component);
+    const LaneKey* lane = key.resolve(ep.rma_lane.peer_domain, ep.rail().domain());
     if (lane == nullptr)
         return TW_ERR_UNREACHABLE;
     uct_rkey_bundle_t bundle = lane->bundle;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "protocols/completion/completion_counter.hpp"
+#include "protocols/request/keys.hpp"
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -132,6 +133,12 @@ ucs_status_t Memory::pack(std::byte* to, std::size_t* length_p) {
     }
     *length_p = writer.write(to);
     return UCS_OK;
+}
+
+void Memory::list_keys(Keys* keys) const {
+    const auto& handles = restricted_.empty() ? handles_ : restricted_;
+    for (std::size_t i = 0; i < handles.size(); ++i)
+        keys->add(context_.domains()[i], i, handles[i]);
 }
 
 std::byte* Memory::reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {

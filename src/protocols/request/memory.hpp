@@ -19,6 +19,7 @@ struct tw_mem {};
 namespace tagwire::proto {
 
 class CompletionCounter;
+struct Keys;
 
 class Memory : public tw_mem {
   public:
@@ -42,6 +43,8 @@ class Memory : public tw_mem {
     /// Packs its key; *length_p: its bytes, at most TW_KEY_BYTES_MAX. UCS_ERR_EXCEEDS_LIMIT: too
     /// much memory has one.
     ucs_status_t pack(std::byte* to, std::size_t* length_p);
+    /// Keys of all domains, as far as they have room.
+    void list_keys(Keys* keys) const;
     /// Where peers that have one of the rights `access` reach [address, address + length); nullptr:
     /// they do not.
     std::byte* reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const;

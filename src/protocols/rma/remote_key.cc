@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/rma/remote_key.hpp"
 
+#include <algorithm>
 #include <mutex>
 
+#include "protocols/request/keys.hpp"
+#include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
 
 namespace tagwire::proto {
@@ -41,9 +44,17 @@ void RemoteKey::let_go() {
         delete this;
 }
 
-const LaneKey* RemoteKey::resolve(std::uint8_t domain, uct_component_h component) {
-    const WireBytes packed = message_.key_of(domain);
-    if (packed.empty())
+WireBytes RemoteKey::packed_of(std::uint8_t domain) const {
+    if (const WireBytes packed = message_.key_of(domain); !packed.empty())
+        return packed;
+    // SYNC rma_told_keys: the bytes were there before.
+    const Told* const told = told_.load(std::memory_order_acquire);
+    return told == nullptr ? WireBytes() : proto::key_of({told->bytes, told->used}, domain);
+}
+
+const LaneKey* RemoteKey::resolve(std::uint8_t domain, const Domain& own) {
+    const WireBytes packed = packed_of(domain);
+    if (packed.empty() || packed.size() != own.attr.rkey_packed_size)
         return nullptr;
     const std::lock_guard guard(lock_);
     // SYNC rma_lane_key: as in found(); only who holds the lock writes.
@@ -52,9 +63,9 @@ const LaneKey* RemoteKey::resolve(std::uint8_t domain, uct_component_h component
         return made;
     }
     auto key = std::make_unique<LaneKey>();
-    if (uct_rkey_unpack(component, packed.data(), &key->bundle) != UCS_OK)
+    if (uct_rkey_unpack(own.component, packed.data(), &key->bundle) != UCS_OK)
         return nullptr;
-    key->component = component;
+    key->component = own.component;
     key->settle(message_.key.address);
     LaneKey* const made = key.release();
     // SYNC rma_lane_key: pairs with found().
@@ -64,7 +75,7 @@ const LaneKey* RemoteKey::resolve(std::uint8_t domain, uct_component_h component
 
 void RemoteKey::list(KeyList* keys) const {
     for (std::size_t domain = 0; domain < kKeyDomainsMax; ++domain) {
-        const WireBytes key = message_.key_of(domain);
+        const WireBytes key = packed_of(static_cast<std::uint8_t>(domain));
         if (key.empty())
             continue;
         const KeyHead head{static_cast<std::uint8_t>(domain),
@@ -73,6 +84,40 @@ void RemoteKey::list(KeyList* keys) const {
         std::memcpy(keys->bytes + keys->used + sizeof head, key.data(), key.size());
         keys->used += sizeof head + key.size();
     }
+}
+
+// ---- Keys that the packed one has no room for
+
+/// The lane lacks it, or a rail that long data could be divided over.
+bool RemoteKey::lacks_key() const {
+    const Rail& rail = ep->rail();
+    if (!rail.can_get() || !rail.can_put())
+        return false;
+    if (packed_of(ep->rma_lane.peer_domain).empty())
+        return true;
+    const auto lacks = [&](const PeerRail& peer) { return packed_of(peer.domain).empty(); };
+    return rail.stripe_plan(true).rails() > 1 &&
+           std::ranges::any_of(ep->connector().peer_rails(), lacks);
+}
+
+void RemoteKey::ask_owner() {
+    if (asked_ != nullptr || !lacks_key())
+        return;
+    asked_ = std::make_unique<Told>();
+    RmaWish wish;
+    wish.key = this;
+    wish.kind = RmaKind::kKeys;
+    tw_op_t how{};
+    how.complete = [](const tw_completion_t*) {};  // it is not the program's
+    // Refused for lack of requests: the owner carries operations out by messages.
+    static_cast<void>(
+        ep->rma.call({wish, asked_->bytes, sizeof asked_->bytes, nullptr, 0, &how, nullptr}));
+}
+
+void RemoteKey::owner_told(std::size_t bytes) {
+    asked_->used = bytes;
+    // SYNC rma_told_keys: pairs with packed_of().
+    told_.store(asked_.get(), std::memory_order_release);
 }
 
 }  // namespace tagwire::proto

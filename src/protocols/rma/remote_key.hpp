@@ -2,7 +2,9 @@
 // The key to memory of a peer, unpacked for an endpoint of the program.
 //
 // 1. A lane's own key is made when the lane first needs it, and stays until the key goes: any
-//    transmit context of the worker may make it, and reads it without a lock.
+//    transmit context of the worker may make it, and reads it without a lock. A packed key may have
+//    no room for it: then the owner is asked once for the keys of all its domains, and carries
+//    operations out until it has told them.
 // 2. Operations hold the key: one that the program has released goes with the last of them.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/wire/rndv_messages.hpp"
@@ -26,6 +29,7 @@ namespace tagwire::proto {
 
 class Endpoint;
 class WorkerCore;
+struct Domain;
 
 /// A peer's memory by the transport of a lane.
 struct LaneKey : ucs::FromReserve {
@@ -61,9 +65,14 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     }
     /// The same, and makes or settles it. nullptr: the packed key has none of that domain, or it is
     /// none of this component. The lane is connected.
-    const LaneKey* resolve(std::uint8_t domain, uct_component_h component);
+    const LaneKey* resolve(std::uint8_t domain, const Domain& own);
     /// Keys of all domains, as of a rendezvous.
     void list(KeyList* keys) const;
+    /// The endpoint is kReady, and the key is new, or the endpoint is: asks the owner for its keys
+    /// if the endpoint could use one that the packed key has no room for. With the worker's lock.
+    void ask_owner();
+    /// The owner has told so many bytes of keys.
+    void owner_told(std::size_t bytes);
 
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }  // Relaxed: a count
     void let_go();
@@ -76,9 +85,20 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     ucs::ListLink<RemoteKey> link;  // among the endpoint's
 
   private:
+    /// Keys of all domains of the owner, each with its KeyHead.
+    struct Told : ucs::FromReserve {
+        std::size_t used = 0;
+        std::byte bytes[kKeysBytesMax];
+    };
+
     ~RemoteKey();
+    /// Empty: there is none.
+    WireBytes packed_of(std::uint8_t domain) const;
+    bool lacks_key() const;
 
     const MemoryKeyMessage message_;
+    std::unique_ptr<Told> asked_;             // from the question on
+    std::atomic<const Told*> told_{nullptr};  // the same, from the reply on
     // Bytes that may be read, written, changed, or any of these, from the memory's first on.
     static_assert(TW_ACCESS_READ >> 1 == 0 && TW_ACCESS_WRITE >> 1 == 1 &&
                   TW_ACCESS_ATOMIC >> 1 == 2 && TW_ACCESS_ALL >> 1 == 3);

@@ -27,7 +27,8 @@ ucs_status_t send_alone(uct_ep_h lane, AmId id, const Message& message) {
 
 bool waits_for_reply(const Request& request) {
     const RmaOp& op = *request.rma;
-    return op.kind == RmaKind::kGet || op.result != nullptr || is_acked(request);
+    return op.kind == RmaKind::kGet || op.kind == RmaKind::kKeys || op.result != nullptr ||
+           is_acked(request);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
     return UCS_OK;
 }
 
-/// A get or an atomic.
+/// A get, an atomic, or the keys of the owner.
 ucs_status_t RmaSender::ask(Request& request) {
     RmaOp& op = *request.rma;
     const bool waits = waits_for_reply(request);
@@ -81,7 +82,7 @@ ucs_status_t RmaSender::ask(Request& request) {
     message.sender = ep_.peer_names;
     message.op_id = request.id;
     message.at = {op.key->memory().memory, op.address};
-    message.length = op.kind == RmaKind::kGet ? request.buffer.length : op.number_bytes();
+    message.length = op.kind == RmaKind::kAtomic ? op.number_bytes() : request.buffer.length;
     message.operand = op.operand;
     message.compare = op.compare;
     message.kind = op.kind;
@@ -92,7 +93,8 @@ ucs_status_t RmaSender::ask(Request& request) {
         return status;
     op.by_messages = true;
     ++unanswered_;
-    ep_.worker.count(WorkerCounter::kRmaAsked);
+    if (op.kind != RmaKind::kKeys)
+        ep_.worker.count(WorkerCounter::kRmaAsked);
     return waits ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -113,8 +115,8 @@ bool RmaSender::on_data(const GetMessage& message, Request* request) {
     if (request == nullptr || request->ep != &ep_ || request->rma == nullptr)
         return false;
     const RmaOp& op = *request->rma;
-    if (op.kind != RmaKind::kGet || !op.by_messages || op.has_reply ||
-        message.head.offset != request->offset ||
+    const bool has_data = op.kind == RmaKind::kGet || op.kind == RmaKind::kKeys;
+    if (!has_data || !op.by_messages || op.has_reply || message.head.offset != request->offset ||
         message.data.size() > request->buffer.length - request->offset)
         return false;
     request->buffer.scatter(request->offset, message.data.data(), message.data.size());
@@ -147,6 +149,8 @@ bool RmaSender::on_reply(RmaReply message, Request* request) {
         status = UCS_ERR_IO_ERROR;
     if (status == UCS_OK && op.kind == RmaKind::kAtomic)
         store_result(op, message.before);
+    if (status == UCS_OK && op.kind == RmaKind::kKeys)
+        op.key->owner_told(request->offset);
     settle(*request, status);
     return true;
 }

@@ -94,6 +94,11 @@ ucs_status_t post_only(uct_ep_h lane, const Rail& rail, const RmaOp& op, uct_rke
     return uct_ep_atomic64_post(lane, opcode, op.operand, op.address, key);
 }
 
+/// The owner was asked.
+ucs_status_t answer_of(const RmaOp& op) {
+    return op.has_reply ? op.status : UCS_INPROGRESS;
+}
+
 }  // namespace
 
 // ---- Calls
@@ -242,7 +247,7 @@ const LaneKey* RmaSender::key_for(const RmaWish& wish) const {
     // Relaxed: it tells nothing else.
     if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
         return key;
-    return wish.key->resolve(domain, rail.domain().component);
+    return wish.key->resolve(domain, rail.domain());
 }
 
 ucs_status_t RmaSender::move(Request& request) {
@@ -251,6 +256,8 @@ ucs_status_t RmaSender::move(Request& request) {
             return put(request);
         case RmaKind::kGet:
             return get(request);
+        case RmaKind::kKeys:
+            return request.rma->by_messages ? answer_of(*request.rma) : ask(request);
         default:
             return atomic(request);
     }
@@ -357,7 +364,7 @@ ucs_status_t RmaSender::get(Request& request) {
         return UCS_OK;
     RmaOp& op = *request.rma;
     if (op.by_messages)
-        return op.has_reply ? op.status : UCS_INPROGRESS;
+        return answer_of(op);
     const LaneKey* key = key_for(op);
     if (key == nullptr)
         return ask(request);
@@ -401,7 +408,7 @@ ucs_status_t RmaSender::get_pieces(Request& request, const LaneKey& key) {
 ucs_status_t RmaSender::atomic(Request& request) {
     RmaOp& op = *request.rma;
     if (op.by_messages)
-        return op.has_reply ? op.status : UCS_INPROGRESS;
+        return answer_of(op);
     if (!op.pieces.empty())
         return UCS_INPROGRESS;
     const LaneKey* key = key_for(op);
@@ -462,7 +469,8 @@ RmaWay RmaSender::way_of(const RmaWish& wish, std::size_t length, bool is_mapped
     }
     if (key == nullptr) {
         *reason = rail.can_get() && rail.can_put()
-                      ? "the packed key has no room for a key of this device"
+                      ? "the packed key has no room for a key of this device, and the owner has "
+                        "not told it yet"
                       : "the transport has no put and get";
         return RmaWay::kMessages;
     }
@@ -542,7 +550,7 @@ ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
 ucs_status_t RmaSender::acknowledge(Request& request) {
     RmaOp& op = *request.rma;
     if (op.by_messages)
-        return op.has_reply ? op.status : UCS_INPROGRESS;
+        return answer_of(op);
     if (op.is_there || request.buffer.length == 0)
         return UCS_OK;
     RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "protocols/request/envelope.hpp"
+#include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/rma/atomics.hpp"
@@ -38,6 +39,24 @@ ucs_status_t use(WorkerCore& worker, const MemoryRange& range, std::uint64_t len
                      is_there ? "its key gives no such right" : "no key names this memory");
     }
     return status;
+}
+
+ucs_status_t send_data(const Endpoint& ep, const GetData& head, const std::byte* data,
+                       std::size_t bytes) {
+    struct Packing {
+        GetData head;
+        const std::byte* data;
+        std::size_t bytes;
+        static std::size_t pack(void* to, void* arg) {
+            const auto& packing = *static_cast<const Packing*>(arg);
+            std::memcpy(to, &packing.head, sizeof packing.head);
+            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.head, packing.data,
+                        packing.bytes);
+            return sizeof packing.head + packing.bytes;
+        }
+    } packing{head, data, bytes};
+    return status_of(uct_ep_am_bcopy(ep.lane(), static_cast<std::uint8_t>(AmId::kGetData),
+                                     Packing::pack, &packing, 0));
 }
 
 }  // namespace
@@ -75,32 +94,21 @@ void RmaTarget::on_request(const RmaRequest& message) {
             ep_.worker_id, gets_.size());
         return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
     }
-    gets_.push_back({message.op_id, message.at, message.length, 0});
+    const bool is_for_keys = message.kind == RmaKind::kKeys;
+    gets_.push_back({message.op_id, message.at, message.length, 0, is_for_keys});
     ep_.queue().run();
 }
 
 ucs_status_t RmaTarget::send_piece() {
-    struct Packing {
-        GetData head;
-        const std::byte* data;
-        std::size_t bytes;
-        static std::size_t pack(void* to, void* arg) {
-            const auto& packing = *static_cast<const Packing*>(arg);
-            std::memcpy(to, &packing.head, sizeof packing.head);
-            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.head, packing.data,
-                        packing.bytes);
-            return sizeof packing.head + packing.bytes;
-        }
-    };
     Get& get = gets_.front();
+    if (get.is_for_keys)
+        return send_keys();
     const std::size_t bytes =
         std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(GetData), get.length - get.offset);
     // All of it is looked at each time: what is refused is refused as a whole.
     const ucs_status_t status = use(
         ep_.worker, get.from, get.length, TW_ACCESS_READ, [&](const Memory&, const std::byte* at) {
-            Packing packing{{ep_.peer_names, get.op_id, get.offset}, at + get.offset, bytes};
-            return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kGetData),
-                                             Packing::pack, &packing, 0));
+            return send_data(ep_, {ep_.peer_names, get.op_id, get.offset}, at + get.offset, bytes);
         });
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
@@ -110,6 +118,26 @@ ucs_status_t RmaTarget::send_piece() {
     const std::uint32_t op_id = get.op_id;
     gets_.pop_front();
     reply(op_id, status);
+    return UCS_OK;
+}
+
+/// In one message, as many as it has room for.
+ucs_status_t RmaTarget::send_keys() {
+    const Get& get = gets_.front();
+    Keys keys;
+    const bool is_there = ep_.worker.context().memories().use(
+        get.from.memory, [&](const Memory& memory) { memory.list_keys(&keys); });
+    const std::size_t bytes =
+        std::min<std::size_t>({keys.used, get.length, ep_.rail().bcopy_max - sizeof(GetData)});
+    if (bytes > 0) {
+        const ucs_status_t status =
+            send_data(ep_, {ep_.peer_names, get.op_id, 0}, keys.bytes, bytes);
+        if (status == UCS_ERR_NO_RESOURCE)
+            return status;
+    }
+    const std::uint32_t op_id = get.op_id;
+    gets_.pop_front();
+    reply(op_id, is_there ? UCS_OK : UCS_ERR_INVALID_ADDR);
     return UCS_OK;
 }
 

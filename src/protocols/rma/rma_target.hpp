@@ -28,7 +28,7 @@ class RmaTarget {
     void on_request(const RmaRequest& message);
     void on_notice(const Notice& message);
 
-    // ---- Gets of the peer, which are answered piece by piece
+    // ---- Gets of the peer, which are answered piece by piece, and questions for keys
 
     bool has_gets() const { return !gets_.empty(); }
     /// Sends a piece. UCS_ERR_NO_RESOURCE: there is no room for it.
@@ -45,8 +45,10 @@ class RmaTarget {
         MemoryRange from;
         std::uint64_t length;
         std::uint64_t offset;
+        bool is_for_keys;
     };
 
+    ucs_status_t send_keys();
     void on_atomic(const RmaRequest& message);
     void reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before = 0);
 

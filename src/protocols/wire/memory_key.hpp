@@ -8,8 +8,8 @@
 //     +------------+------------+-------+------------------------+------+------+-
 //
 // A key of a domain is `domain | code << 5` and its bytes: 4 * (code + 1) of them, or, with code 7,
-// as many as the next byte says. Keys that do not fit are left out: the owner is asked to do what
-// they would permit.
+// as many as the next byte says. Keys that do not fit are left out: a peer that needs one asks the
+// owner for all of them (RemoteKey::ask_owner()).
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ bool decode(WireBytes bytes, PutMessage* message) {
 bool decode(WireBytes bytes, RmaRequest* message) {
     if (!take_all(bytes, message))
         return false;
-    if (message->kind == RmaKind::kGet)
+    if (message->kind == RmaKind::kGet || message->kind == RmaKind::kKeys)
         return message->length > 0 && message->op_id != 0;
     return message->kind == RmaKind::kAtomic && message->operation <= TW_ATOMIC_CSWAP &&
            message->type <= TW_INT64 && message->length == bytes_of_number(message->type);

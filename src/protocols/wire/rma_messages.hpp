@@ -9,6 +9,8 @@
 //       |------------------------------------->|  GetData, data ... ; RmaReply
 //       |  RmaRequest (atomic)                 |
 //       |------------------------------------->|  carried out; RmaReply with what was there
+//       |  RmaRequest (keys)                   |
+//       |------------------------------------->|  GetData, keys; RmaReply
 //       |  Notice                              |
 //       |------------------------------------->|  the program is told
 //
@@ -45,7 +47,12 @@ struct PutMessage {
 };
 [[nodiscard]] bool decode(WireBytes bytes, PutMessage* message);
 
-enum class RmaKind : std::uint8_t { kPut = 1, kGet = 2, kAtomic = 3 };
+enum class RmaKind : std::uint8_t {
+    kPut = 1,
+    kGet = 2,
+    kAtomic = 3,
+    kKeys = 4,  // keys of all the owner's domains (KeyHead), as the data of a get
+};
 
 /// `type`: tw_atomic_type_t.
 constexpr std::size_t bytes_of_number(std::uint8_t type) {
@@ -56,10 +63,10 @@ struct RmaRequest {
     std::uint32_t sender;
     std::uint32_t op_id;  // 0: an atomic that is over there
     MemoryRange at;
-    std::uint64_t length;  // in bytes; of an atomic 4 or 8
+    std::uint64_t length;  // in bytes; of an atomic 4 or 8, of keys the most that are wanted
     std::uint64_t operand;
     std::uint64_t compare;
-    RmaKind kind;            // kGet or kAtomic
+    RmaKind kind;            // kGet, kAtomic or kKeys
     std::uint8_t operation;  // tw_atomic_op_t
     std::uint8_t type;       // tw_atomic_type_t
     std::uint8_t reserved[5];

@@ -166,6 +166,7 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     };
     if (std::ranges::any_of(connector_.peer_rails(), matches))
         control(Lane{peer_rail});
+    keys.for_each([](RemoteKey& key) { key.ask_owner(); });
     worker.peers().tell_up(*this);
     if (tx.contexts != nullptr)
         tx.contexts->begin();

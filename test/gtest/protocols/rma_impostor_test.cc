@@ -61,6 +61,33 @@ class MsgRmaImpostor : public RmaTest {
         append(&message, request);
         impostor_.send(victim(), AmId::kRmaRequest, message);
     }
+    /// A key of memory of the impostor, without keys of domains.
+    void unpack(tw_key_h* key_p) {
+        std::array<std::byte, TW_KEY_BYTES_MAX> packed{};
+        const std::size_t length =
+            proto::MemoryKeyWriter({1 << 20, 0x1000, 4096, TW_ACCESS_ALL, false})
+                .write(packed.data());
+        ASSERT_EQ(tw_key_unpack(ep_, packed.data(), length, key_p), TW_OK);
+    }
+    /// The victim has asked for them, where it could use any.
+    void answer_for_keys(const Bytes& keys) {
+        if (transports() != "sm")
+            return;
+        proto::RmaRequest asked{};
+        ASSERT_TRUE(impostor_.run_until(victim(), [&] {
+            for (const Bytes& bytes : impostor_.taken(AmId::kRmaRequest))
+                return proto::decode(bytes, &asked) && asked.kind == RmaKind::kKeys;
+            return false;
+        }));
+        if (!keys.empty()) {
+            Bytes message;
+            append(&message, proto::GetData{impostor_.name(), asked.op_id, 0});
+            message.insert(message.end(), keys.begin(), keys.end());
+            impostor_.send(victim(), AmId::kGetData, message);
+        }
+        impostor_.control(victim(), proto::RmaReply{asked.op_id, 0, 0});
+        impostor_.run(victim());
+    }
     /// The status of the next end of an operation that the victim tells.
     std::int32_t told() {
         std::int32_t status = 1;
@@ -266,12 +293,9 @@ TEST_F(MsgRmaImpostor, any_bytes_are_dropped_or_refused) {
 
 TEST_F(MsgRmaImpostor, answers_that_do_not_fit_are_dropped_and_the_right_one_counts) {
     ASSERT_NO_FATAL_FAILURE(greet());
-    // Memory of the impostor, for which the victim has to ask.
-    std::array<std::byte, TW_KEY_BYTES_MAX> packed{};
-    const std::size_t length =
-        proto::MemoryKeyWriter({1 << 20, 0x1000, 4096, TW_ACCESS_ALL, false}).write(packed.data());
     tw_key_h key = nullptr;
-    ASSERT_EQ(tw_key_unpack(ep_, packed.data(), length, &key), TW_OK);
+    ASSERT_NO_FATAL_FAILURE(unpack(&key));
+    answer_for_keys({});
     Bytes read(16);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_get(ep_, read.data(), read.size(), 0x1000, key, nullptr, &request), TW_INPROGRESS);
@@ -325,13 +349,33 @@ TEST_F(MsgRmaImpostor, answers_that_do_not_fit_are_dropped_and_the_right_one_cou
     tw_key_free(key);
 }
 
+TEST_F(MsgRmaImpostor, keys_that_are_none_are_not_used) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    std::mt19937_64 random(7);
+    for (int round = 0; round < 200; ++round) {
+        tw_key_h key = nullptr;
+        ASSERT_NO_FATAL_FAILURE(unpack(&key));
+        // Often of a domain that there is, and of the length that its keys have.
+        Bytes keys(random() % 200);
+        for (std::byte& byte : keys)
+            byte = static_cast<std::byte>(random());
+        if (keys.size() > 2 && round % 2 == 0)
+            keys[0] = std::byte{0};
+        if (keys.size() > 2 && round % 4 == 0)
+            keys[1] = std::byte{48};
+        answer_for_keys(keys);
+        tw_rma_explanation_t told{};
+        ASSERT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
+        EXPECT_STREQ(told.way, "messages") << "round " << round;
+        tw_key_free(key);
+    }
+}
+
 TEST_F(MsgRmaImpostor, a_refusal_of_what_had_completed_fails_the_next_flush) {
     ASSERT_NO_FATAL_FAILURE(greet());
-    std::array<std::byte, TW_KEY_BYTES_MAX> packed{};
-    const std::size_t length =
-        proto::MemoryKeyWriter({1 << 20, 0x1000, 4096, TW_ACCESS_ALL, false}).write(packed.data());
     tw_key_h key = nullptr;
-    ASSERT_EQ(tw_key_unpack(ep_, packed.data(), length, &key), TW_OK);
+    ASSERT_NO_FATAL_FAILURE(unpack(&key));
+    answer_for_keys({});
     const std::uint64_t word = 1;
     ASSERT_EQ(tw_put(ep_, &word, sizeof word, 0x1000, key, nullptr, nullptr), TW_OK);
     impostor_.control(victim(), proto::RmaReply{0, UCS_ERR_INVALID_ADDR, 0});

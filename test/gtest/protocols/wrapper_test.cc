@@ -447,8 +447,6 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
     const msg::RemoteMemory remote(self_, memory.pack());
     EXPECT_EQ(remote.length(), 4096U);
     EXPECT_EQ(remote.access(), unsigned{TW_ACCESS_ALL});
-    EXPECT_STREQ(remote.explain(TW_RMA_PUT, 8).way, "stores");
-    EXPECT_THROW((void)remote.explain(TW_RMA_ATOMIC, 3), msg::Error);
     const auto end = [&](const auto& call) {
         msg::Request request;
         tw_status_t status = TW_ERR_NO_RESOURCE;
@@ -462,6 +460,8 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
               TW_OK);
     EXPECT_EQ(std::memcmp(memory.bytes().data() + 8, "hello", 5), 0);
     ASSERT_NE(remote.pointer(8), nullptr);
+    EXPECT_STREQ(remote.explain(TW_RMA_PUT, 8).way, "stores");
+    EXPECT_THROW((void)remote.explain(TW_RMA_ATOMIC, 3), msg::Error);
     EXPECT_EQ(std::memcmp(remote.pointer(8), "hello", 5), 0);
     EXPECT_EQ(end([&](msg::Request& request) {
                   return remote.get(std::span(buffer_).first(5), 8, request);
