@@ -13,11 +13,11 @@ struct Job {
     int to_parent = -1;
     int from_parent = -1;
 
-    /// What every PE gave, by PE. Once in a job, `bytes` alike at all PEs.
+    /// Returns the bytes of every PE, by PE. Once in a job, `bytes` alike at all PEs.
     std::vector<char> exchange(const void* mine, std::size_t bytes) const;
 };
 
-/// Of this process.
+/// The job of this process.
 Job& job();
 
 /// Says why and ends the PE.

@@ -18,7 +18,7 @@ namespace {
 /// PEs that wait leave the processor to those that they wait for, which may be more than there are.
 constexpr unsigned kStepsToYield = 16;
 
-/// What PEs tell each other.
+/// PEs tell each other these.
 struct Card {
     std::array<char, 256> name{};
     std::uint64_t base = 0;

@@ -2,9 +2,10 @@
 // One endpoint of libfabric per PE, the symmetric heap as its memory region, and the operations of
 // fi_rma(3) and fi_atomic(3) on the heaps of all PEs.
 //
-// What is issued is counted, and two counters of the endpoint count what has ended: one of writes
-// (puts, atomics without a result), one of reads (gets, atomics with one). Only errors have entries
-// in the completion queue. A write has ended when it is delivered (FI_DELIVERY_COMPLETE).
+// The PE counts its operations, and two counters of the endpoint count those that have ended: one
+// of writes (puts, atomics without a result), one of reads (gets, atomics with one). Only errors
+// have entries in the completion queue. A write has ended when it is delivered
+// (FI_DELIVERY_COMPLETE).
 #pragma once
 
 #include <rdma/fabric.h>
@@ -47,7 +48,7 @@ class Net {
     void get_nbi(void* dest, const void* source, std::size_t bytes, int pe);
     /// `is_after`: takes effect after all earlier operations on that PE.
     void atomic(void* dest, std::uint64_t value, fi_datatype type, fi_op op, int pe, bool is_after);
-    /// What was there before; `compare_p` with FI_CSWAP only.
+    /// Returns the value before; `compare_p` with FI_CSWAP only.
     std::uint64_t fetch(const void* dest, std::uint64_t value, const std::uint64_t* compare_p,
                         fi_datatype type, fi_op op, int pe);
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kBarrierRounds = 16;  // 2^16 PEs
 
-/// What a PE has between shmem_init() and shmem_finalize().
+/// State of a PE between shmem_init() and shmem_finalize().
 struct Pe {
     char* heap = nullptr;
     std::size_t bytes = 0;
@@ -114,7 +114,8 @@ bool holds(T value, int cmp, T other) {
 template <class T>
 bool test(T* ivar, int cmp, T cmp_value) {
     net().progress();
-    // SYNC shmem_put: pairs with the stores by which the provider carries out a peer's operation.
+    // Acquire: data that a peer has put before this value is read after it. The stores are the
+    // provider's.
     return holds(__atomic_load_n(ivar, __ATOMIC_ACQUIRE), cmp, cmp_value);
 }
 
