@@ -148,7 +148,7 @@ TEST_F(FiRmaKeys, a_closed_region_is_reached_no_more) {
 
 TEST_F(FiRmaKeys, a_key_that_is_registered_again_leads_to_the_new_region) {
     open_rma();
-    for (const std::size_t length : {10, 64, 32}) {
+    for (const std::size_t length : {10U, 64U, 32U}) {
         memory = text_of(length);
         mr.reset();
         ASSERT_EQ(enter_into(mr, memory, kRemote, 7), 0);
