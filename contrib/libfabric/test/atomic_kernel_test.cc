@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <complex>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -35,10 +37,21 @@ template <class T>
 constexpr bool kIsInteger =
     std::is_integral_v<T> || std::is_same_v<T, Int128> || std::is_same_v<T, Uint128>;
 
-/// Numbers of 128 bits cannot be printed by gtest.
+/// Numbers of 128 bits cannot be printed by gtest. Not a number is the same as another of its bytes.
 template <class T>
 bool same(const T& a, const T& b) {
-    return std::memcmp(&a, &b, std::is_same_v<T, long double> ? 10 : sizeof(T)) == 0 || a == b;
+    constexpr std::size_t kBytes = std::is_same_v<T, long double> ? 10 : sizeof(T);
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&a);
+    return a == b || std::equal(bytes, bytes + kBytes, reinterpret_cast<const std::byte*>(&b));
+}
+
+/// Its bits; those above may be anything, as results are cut to the size of T.
+template <class T>
+Uint128 wide(T number) {
+    if constexpr (sizeof(T) == sizeof(Uint128))
+        return static_cast<Uint128>(number);
+    else
+        return static_cast<std::make_unsigned_t<T>>(number);
 }
 
 /// The formula of the manual page. Nothing: the datatype does not have that.
@@ -65,8 +78,8 @@ std::optional<T> expected(unsigned op, T addr, T buf, T compare) {
             break;
     }
     if constexpr (kIsInteger<T>) {
-        const auto wide_addr = static_cast<Uint128>(addr);
-        const auto wide_buf = static_cast<Uint128>(buf);
+        const Uint128 wide_addr = wide(addr);
+        const Uint128 wide_buf = wide(buf);
         switch (op) {
             case FI_SUM:
                 return static_cast<T>(wide_addr + wide_buf);
@@ -81,8 +94,7 @@ std::optional<T> expected(unsigned op, T addr, T buf, T compare) {
             case FI_BXOR:
                 return static_cast<T>(wide_addr ^ wide_buf);
             case FI_MSWAP:
-                return static_cast<T>((wide_buf & static_cast<Uint128>(compare)) |
-                                      (wide_addr & ~static_cast<Uint128>(compare)));
+                return static_cast<T>((wide_buf & wide(compare)) | (wide_addr & ~wide(compare)));
             default:
                 break;
         }
