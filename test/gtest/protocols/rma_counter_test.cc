@@ -298,13 +298,14 @@ TEST_F(MsgRmaCounter, receives_and_handlers_count_messages_that_arrive) {
     tw_op_t how{};
     how.flags = TW_OP_COUNTER;
     how.counter = counter();
-    std::vector<std::uint64_t> numbers(kMessages);
+    std::vector<std::uint64_t> numbers(kMessages), sent(kMessages);
     for (std::uint64_t i = 0; i < kMessages; ++i)
         ASSERT_GE(tw_tag_recv(node(1).worker(), &numbers[i], 8, 0, 0, &how, nullptr), TW_OK);
     const tw_ep_h ep = node(0).to(node(1));
     for (std::uint64_t i = 0; i < kMessages; ++i) {
-        run_until(
-            [&] { return tw_tag_send(ep, &i, 8, 0, nullptr, nullptr) != TW_ERR_NO_RESOURCE; });
+        run_until([&] {
+            return tw_tag_send(ep, &sent[i], 8, 0, nullptr, nullptr) != TW_ERR_NO_RESOURCE;
+        });
         run_until([&] {
             return tw_am_send(ep, 7, &i, 8, nullptr, 0, nullptr, nullptr) != TW_ERR_NO_RESOURCE;
         });
