@@ -382,8 +382,7 @@ void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
 
 bool Ep::is_settled() {
     const Guard guard(domain);
-    return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle() &&
-           atomic_server.is_idle();
+    return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle() && atomic_server.is_idle();
 }
 
 void Ep::backlog_changed() {

@@ -37,7 +37,7 @@ template <class T>
 constexpr bool kIsInteger =
     std::is_integral_v<T> || std::is_same_v<T, Int128> || std::is_same_v<T, Uint128>;
 
-/// Numbers of 128 bits cannot be printed by gtest. Of two that are not a number the bytes count.
+/// Numbers of 128 bits cannot be printed by gtest. Two that are not a number are compared by bytes.
 template <class T>
 bool same(const T& a, const T& b) {
     constexpr std::size_t kBytes = std::is_same_v<T, long double> ? 10 : sizeof(T);
