@@ -7,7 +7,27 @@
 namespace tagwire::test {
 namespace {
 
-class MsgForcedClose : public MsgTest {};
+class MsgForcedClose : public MsgTest {
+  protected:
+    /// Both have an endpoint, and `b`, which does not speak any more, receives from `a`.
+    void connect_and_receive(Node& a, Node& b) {
+        send(a, b, {}, 9);
+        expect_message(b, {}, 9);
+        send(b, a, {}, 9);
+        expect_message(a, {}, 9);
+        tw_op_t receive = op(this);
+        receive.source = b.to(a);
+        ASSERT_EQ(tw_tag_recv(b.worker(), buffer_.data(), buffer_.size(), 1, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+    }
+    void expect_reset(Node& b) {
+        run_until([&] { return !b.done.empty() && !b.failures.empty(); });
+        EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+    }
+
+  private:
+    Bytes buffer_ = Bytes(10);
+};
 
 TEST_F(MsgForcedClose, a_forced_close_ends_everything_at_once) {
     Node& a = node(0);
@@ -45,32 +65,15 @@ TEST_F(MsgForcedClose, a_forced_close_ends_everything_at_once) {
 TEST_F(MsgForcedClose, the_peer_of_a_forced_close_hears_of_it_without_speaking) {
     Node& a = node(0);
     Node& b = node(1);
-    send(a, b, {}, 9);
-    expect_message(b, {}, 9);
-    send(b, a, {}, 9);
-    expect_message(a, {}, 9);
-    int directed = 0;
-    tw_op_t receive = op(&directed);
-    receive.source = b.to(a);
-    Bytes buffer(10);
-    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
     EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-    run_until([&] { return !b.done.empty() && !b.failures.empty(); });
-    EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+    expect_reset(b);
 }
 
 TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_of_it) {
     Node& a = node(0);
     Node& b = node(1);
-    send(a, b, {}, 9);
-    expect_message(b, {}, 9);
-    send(b, a, {}, 9);
-    expect_message(a, {}, 9);
-    int directed = 0;
-    tw_op_t receive = op(&directed);
-    receive.source = b.to(a);
-    Bytes buffer(10);
-    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
     // The first that waits finds no room, and neither does what follows it.
     constexpr int kMost = 1 << 20;
     tw_status_t status = TW_OK;
@@ -80,8 +83,7 @@ TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_o
     }
     EXPECT_EQ(status, TW_INPROGRESS);
     EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-    run_until([&] { return !b.done.empty() && !b.failures.empty(); });
-    EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+    expect_reset(b);
     const Bytes again = pattern(30, 2);
     send(a, b, again, 2);
     expect_message(b, again, 2);

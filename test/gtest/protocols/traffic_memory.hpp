@@ -100,7 +100,12 @@ class TrafficMemory {
     Window& window(unsigned of) { return *windows_[of]; }
     Way& way(unsigned from, unsigned to);
     tw_key_h key_to(TrafficNode& node, unsigned peer, tw_ep_h ep);
-    static std::size_t chunk_at(std::size_t index);
+    /// The chunk of `from` in the window of `to`, at the owner.
+    std::byte* chunk_at(unsigned from, unsigned to, std::size_t index);
+    /// The same, as peers name it.
+    std::uint64_t address_of(unsigned from, unsigned to, std::size_t index) {
+        return reinterpret_cast<std::uintptr_t>(chunk_at(from, to, index));
+    }
     void put(TrafficNode& node, unsigned peer, tw_ep_h ep, tw_key_h key);
     void get(TrafficNode& node, unsigned peer, tw_ep_h ep, tw_key_h key);
     void combine(TrafficNode& node, unsigned peer, tw_ep_h ep, tw_key_h key);
