@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "protocols/request/keys.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "protocols/request/keys.hpp"
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/wire/rndv_messages.hpp"
 #include "ucs/datastruct/queue.hpp"
@@ -29,7 +30,6 @@ namespace tagwire::proto {
 
 class Endpoint;
 class WorkerCore;
-struct Domain;
 
 /// A peer's memory by the transport of a lane.
 struct LaneKey : ucs::FromReserve {
@@ -85,11 +85,8 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     ucs::ListLink<RemoteKey> link;  // among the endpoint's
 
   private:
-    /// Keys of all domains of the owner, each with its KeyHead.
-    struct Told : ucs::FromReserve {
-        std::size_t used = 0;
-        std::byte bytes[kKeysBytesMax];
-    };
+    /// Keys of all domains of the owner.
+    struct Told : Keys, ucs::FromReserve {};
 
     ~RemoteKey();
     /// Empty: there is none.
