@@ -39,7 +39,16 @@ bool Closing::say_reset(bool is_gone) {
         return true;
     const bool is_in_order = is_gone && ep_.is_quiet();
     const Reset reset{0, is_in_order ? 1U : 0U, ep_.connector().number()};
-    return ep_.queue().send_now(Control::of(reset)) == UCS_OK;
+    return ep_.queue().send_now(Control::of(reset)) != UCS_ERR_NO_RESOURCE;
+}
+
+void Closing::end(ucs_status_t status) {
+    if (ep_.state() == EpState::kFailed)
+        return;
+    const bool is_told = say_reset(false);
+    ep_.fail(status);
+    if (!is_told)
+        ep_.worker.peers().tell_anew(ep_);
 }
 
 bool Closing::leave() {

@@ -27,6 +27,9 @@ class Closing {
     void open(void* user_data);
     /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
     void closed();
+    /// Everything ends with `status` for a reason of this side's own: the peer hears of it, and
+    /// does not wait for what will not come.
+    void end(ucs_status_t status);
     /// Called in progress while nobody has it open: true when it can be destroyed.
     bool leave();
     /// The peer hears of the end by the lane. False: that has no room for it. `is_gone`: the worker

@@ -54,7 +54,7 @@ bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
         static_cast<std::size_t>(options_.unexpected_bytes),
         static_cast<std::size_t>(budget_.bytes()));
     ep.has_flooded = true;
-    ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+    ep.closing().end(UCS_ERR_EXCEEDS_LIMIT);
     return false;
 }
 
@@ -143,7 +143,7 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
             "endpoint fails",
             static_cast<std::size_t>(arrival.length),
             static_cast<std::size_t>(options_.unexpected_bytes));
-        ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+        ep.closing().end(UCS_ERR_EXCEEDS_LIMIT);
         return nullptr;
     }
     const std::size_t behind =
@@ -155,7 +155,7 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     if (memory == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint fails",
                      behind);
-        ep.fail(UCS_ERR_NO_MEMORY);
+        ep.closing().end(UCS_ERR_NO_MEMORY);
         return nullptr;
     }
     auto* message = ::new (memory) Unexpected;

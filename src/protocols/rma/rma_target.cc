@@ -66,7 +66,7 @@ void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t be
         TW_LOG_WARN(
             "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but goes on",
             ep_.worker_id, ep_.queue().controls());
-        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+        return ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
     }
     ep_.control(RmaReply{.op_id = op_id, .status = status, .before = before});
 }
@@ -92,7 +92,7 @@ void RmaTarget::on_request(const RmaRequest& message) {
         TW_LOG_WARN(
             "endpoint to worker %016lx fails: its peer takes no data (%zu gets wait) but asks on",
             ep_.worker_id, gets_.size());
-        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+        return ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
     }
     const bool is_for_keys = message.kind == RmaKind::kKeys;
     gets_.push_back({message.op_id, message.at, message.length, 0, is_for_keys});

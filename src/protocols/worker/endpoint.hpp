@@ -158,7 +158,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool work_slowly();
     /// Asks the transport whether the peer is alive.
     void check();
-    /// Ends everything with `status`; the endpoint refuses everything from then on.
+    /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
+    /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();

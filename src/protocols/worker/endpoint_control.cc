@@ -132,7 +132,7 @@ void Endpoint::on_control(const Control& message) {
         TW_LOG_WARN(
             "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but asks on",
             worker_id, queue_.controls());
-        return fail(UCS_ERR_EXCEEDS_LIMIT);
+        return closing_.end(UCS_ERR_EXCEEDS_LIMIT);
     }
     switch (message.operation()) {
         case ControlOp::kAck:

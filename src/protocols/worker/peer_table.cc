@@ -369,15 +369,10 @@ void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
 void PeerTable::close(Endpoint& ep) {
     ep.is_open = false;
     release_tx(ep);
-    const bool is_told = ep.closing().say_reset(false);
-    ep.fail(UCS_ERR_CANCELED);
+    ep.closing().end(UCS_ERR_CANCELED);
     retire(ep);
-    if (!is_told)
-        tell_anew(ep);
 }
 
-/// Its peer hears of its end by the first hello of another connection, which no program has asked
-/// for: of something under way it would wait for the rest, and it might never speak.
 void PeerTable::tell_anew(Endpoint& closed) {
     if (endpoint_to(closed.peer_id) != nullptr)
         return;  // a callback has made that connection

@@ -47,6 +47,9 @@ class PeerTable {
     ucs_status_t open_tx(Endpoint& front, TxPart& part);
     /// By force.
     void close(Endpoint& ep);
+    /// The peer hears of the end by the first hello of another connection, which no program has
+    /// asked for: of something under way it would wait for the rest, and it might never speak.
+    void tell_anew(Endpoint& closed);
     /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
     /// Another endpoint to the same worker may be made.
@@ -124,7 +127,6 @@ class PeerTable {
     Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     void retire_id(const Endpoint& ep);
-    void tell_anew(Endpoint& closed);
     void end_in_progress(Endpoint& ep, ucs_status_t status);
     void fail_lane(const LaneFailure& failure);
     void log_unreachable(std::uint64_t worker_id, const std::string& why);

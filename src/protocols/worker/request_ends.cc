@@ -66,7 +66,7 @@ void WorkerCore::tell_rma(Endpoint& from, const tw_completion_t& done, bool is_c
     if (!requests_.add_notice(done)) {
         TW_LOG_ERROR("no memory for the notice of a put of %zu bytes: its endpoint fails",
                      done.length);
-        return from.fail(UCS_ERR_NO_MEMORY);
+        return from.closing().end(UCS_ERR_NO_MEMORY);
     }
     matches_.pause_if_full(from);
 }

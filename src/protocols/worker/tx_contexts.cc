@@ -118,7 +118,7 @@ void EpTxContexts::fail(ucs_status_t status) {
         const InContext inside(*part.context);
         if (part.ep == nullptr)
             continue;
-        part.ep->fail(status);
+        part.ep->closing().end(status);
         part.context->tells_before(*front_);
     }
 }
@@ -301,7 +301,7 @@ void TxContexts::settle(TxContext& context) {
         context.has_news_.store(!context.tellings_.empty(), std::memory_order_relaxed);
     }
     for (const TxContext::Failure& failure : failures)
-        failure.front->fail(failure.status);
+        failure.front->closing().end(failure.status);
 }
 
 unsigned TxContexts::poll(tw_completion_t* completions, unsigned max) const {

@@ -239,6 +239,7 @@ class ThreadTraffic {
     void receive_the_rest(TrafficThread& self, unsigned worker);
     void claim_the_rest(TrafficThread& self);
     bool is_everything_received();
+    void describe_workers();
     void wait_for_threads(const char* what, const std::function<bool()>& is_over);
     void finish();
     void cancel_the_rest();

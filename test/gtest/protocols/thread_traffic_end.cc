@@ -29,16 +29,20 @@ void ThreadTraffic::wait_for_threads(const char* what, const std::function<bool(
             std::fprintf(stderr, "seed %llu: it does not come about that %s\n%s%s",
                          static_cast<unsigned long long>(seed_), what, wrong_.c_str(),
                          (history() + missing()).c_str());
-            for (const ThreadWorker& worker : workers_) {
-                const auto print = [](void*, const char* key, const char* value) {
-                    std::fprintf(stderr, "  %s: %s\n", key, value);
-                };
-                if (worker.worker != nullptr)
-                    tw_worker_describe(worker.worker.get(), print, nullptr);
-            }
+            describe_workers();
             std::abort();
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+void ThreadTraffic::describe_workers() {
+    for (const ThreadWorker& worker : workers_) {
+        const auto print = [](void*, const char* key, const char* value) {
+            std::fprintf(stderr, "  %s: %s\n", key, value);
+        };
+        if (worker.worker != nullptr)
+            tw_worker_describe(worker.worker.get(), print, nullptr);
     }
 }
 
@@ -140,8 +144,10 @@ void ThreadTraffic::progress_until(const char* what, const std::function<bool()>
                 if (!thread.mortal)
                     test(thread, worker);
         }
-        if (std::chrono::steady_clock::now() > end)
+        if (std::chrono::steady_clock::now() > end) {
+            describe_workers();
             wrong(std::string("it does not come about that ") + what);
+        }
     }
 }
 

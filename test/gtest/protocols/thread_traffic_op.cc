@@ -17,6 +17,13 @@ constexpr bool kStays = true;
 constexpr bool kStays = false;
 #endif
 
+std::string text_of(const tw_completion_t& done) {
+    std::ostringstream out;
+    out << " (" << tw_status_string(done.status) << ", tag " << std::hex << done.tag << std::dec
+        << ", " << done.length << " of " << done.message_length << " bytes)";
+    return out.str();
+}
+
 const char* name_of(ThreadOp::Kind kind) {
     constexpr const char* kNames[] = {"send", "receive", "many", "peek", "claim", "flush", "close"};
     return kNames[static_cast<std::size_t>(kind)];
@@ -189,7 +196,7 @@ void ThreadTraffic::ended(ThreadOp& op, const tw_completion_t& done) {
         op.ep->has_met_a_break = true;
     if (is_send && (done.tag != op.tag || done.message_length != op.length ||
                     (done.status == TW_OK && done.length != op.length)))
-        wrong("a send ends as another one", &op);
+        wrong("a send ends as another one" + text_of(done), &op);
     if (!is_send && op.kind != Kind::kFlush && op.kind != Kind::kClose)
         end_receive(op, done);
     if (goes_on)
@@ -248,6 +255,8 @@ std::string ThreadTraffic::text(const ThreadOp& op) {
             << (op.is_refused ? " (refused)" : "");
     for (const RefMatch& match : op.matches)
         out << ", has " << match.message;
+    if (op.claimed_by != nullptr)
+        out << ", claims " << op.claimed_by->matches[op.match].message;
     return out.str();
 }
 

@@ -278,6 +278,22 @@ TEST_F(MsgTx, a_close_by_force_ends_what_is_under_way) {
     EXPECT_TRUE(failures_.empty());
 }
 
+TEST_F(MsgTx, the_peer_that_closes_by_force_hears_of_the_end_of_each_context) {
+    connect();
+    Bytes to(8);
+    in_each_context([&](unsigned i) { send(pattern(8, i), i); });
+    for (unsigned i = 0; i < kContexts; ++i)
+        receive(to, i, 0);
+    const tw_ep_h back = at_.to(from_);
+    ASSERT_EQ(tw_tag_send(back, to.data(), to.size(), 7, nullptr, nullptr), TW_OK);
+    receive_at(from_, to, 7, 0);
+    EXPECT_EQ(tw_ep_close(back, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run([&] { return failures_.size() == 1; });
+    EXPECT_EQ(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    // It would receive for ever what they had begun to send.
+    run([&] { return peers_of(at_) == 0 && peers_of(from_) == 0; });
+}
+
 TEST_F(MsgTx, a_failure_is_told_once_and_behind_what_it_ends) {
     connect();
     struct End {
