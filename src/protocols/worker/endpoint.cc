@@ -231,7 +231,10 @@ void Endpoint::fail(ucs_status_t status) {
     state_ = EpState::kFailed;
     // Another one may have taken its place when it had left; its receives go on.
     const bool is_last = worker.peers().endpoint_to(peer_id) == this;
-    worker.peers().detach(*this);  // the ends below may call what makes another one
+    worker.peers().detach(*this);
+    if (tx.contexts != nullptr)
+        tx.contexts->fail(status);
+    // From here on what is called may make another one.
     update_direct();
     disconnect();
     queue_.clear_controls();
@@ -247,8 +250,6 @@ void Endpoint::fail(ucs_status_t status) {
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     while (Request* request = queue_.pop())
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
-    if (tx.contexts != nullptr)
-        tx.contexts->fail(status);
     worker.peers().report_failure(*this, status);
 }
 

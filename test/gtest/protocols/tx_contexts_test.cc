@@ -294,6 +294,33 @@ TEST_F(MsgTx, the_peer_that_closes_by_force_hears_of_the_end_of_each_context) {
     run([&] { return peers_of(at_) == 0 && peers_of(from_) == 0; });
 }
 
+TEST_F(MsgTx, what_ends_with_an_endpoint_may_make_the_next_one) {
+    connect();
+    Bytes to(8);
+    in_each_context([&](unsigned i) { send(pattern(8, i), i); });
+    for (unsigned i = 0; i < kContexts; ++i)
+        receive(to, i, 0);
+    tw_op_t directed = op(this);
+    directed.source = ep_;
+    directed.complete = [](const tw_completion_t* done) {
+        static_cast<MsgTx*>(done->context)->connect();
+    };
+    Bytes never(8);
+    ASSERT_EQ(tw_tag_recv(from_.worker(), never.data(), never.size(), 9, 0, &directed, nullptr),
+              TW_INPROGRESS);
+    const tw_ep_h before = ep_;
+    const tw_ep_h back = at_.to(from_);
+    EXPECT_EQ(tw_ep_close(back, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run([&] { return ep_ != before && !failures_.empty(); });
+    EXPECT_EQ(tw_ep_close(before, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    in_each_context([&](unsigned i) { send(pattern(8, i + 5), i); });
+    for (unsigned i = 0; i < kContexts; ++i) {
+        receive(to, i, 0);
+        EXPECT_EQ(to, pattern(8, i + 5));
+    }
+    EXPECT_EQ(failures_.size(), 1U);
+}
+
 TEST_F(MsgTx, a_failure_is_told_once_and_behind_what_it_ends) {
     connect();
     struct End {
