@@ -8,6 +8,9 @@
 
 #include <protocols/api/cxx_msg_op.hpp>
 
+#include <cstring>
+#include <optional>
+
 namespace tagwire {
 inline namespace v1 {
 namespace msg {
@@ -16,6 +19,16 @@ namespace detail {
 
 inline std::span<const std::byte> bytes_at(const void* data, std::size_t length) {
     return {static_cast<const std::byte*>(data), data == nullptr ? 0 : length};
+}
+
+template <class T>
+requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> std::optional<T>
+object_in(std::span<const std::byte> bytes) {
+    if (bytes.size() != sizeof(T))
+        return std::nullopt;
+    T object{};
+    std::memcpy(&object, bytes.data(), sizeof object);
+    return object;
 }
 
 }  // namespace detail
@@ -36,6 +49,11 @@ class KeptMessage {
     [[nodiscard]] tw_message_h get() const { return am_.message; }
     [[nodiscard]] std::span<const std::byte> header() const {
         return detail::bytes_at(am_.header, am_.header_length);
+    }
+    /// The object that the header is a copy of (bytes_of()); nothing if its length is another one.
+    template <class T>
+    [[nodiscard]] std::optional<T> header_as() const {
+        return detail::object_in<T>(header());
     }
     /// Empty with is_rndv().
     [[nodiscard]] std::span<const std::byte> data() const {
@@ -85,6 +103,11 @@ class ActiveMessage {
     [[nodiscard]] std::span<const std::byte> header() const {
         return detail::bytes_at(am_.header, am_.header_length);
     }
+    /// The object that the header is a copy of (bytes_of()); nothing if its length is another one.
+    template <class T>
+    [[nodiscard]] std::optional<T> header_as() const {
+        return detail::object_in<T>(header());
+    }
     /// Empty with is_rndv().
     [[nodiscard]] std::span<const std::byte> data() const {
         return detail::bytes_at(am_.data, am_.length);
@@ -97,6 +120,25 @@ class ActiveMessage {
     /// The program's endpoint to the sender, or nullptr: Endpoint::to() makes it.
     [[nodiscard]] tw_ep_h ep() const { return am_.ep; }
 
+    /// Sends an active message back to the sender, by ep(). A program that has no endpoint to it
+    /// gets one, without user data, and closes it as any other; Worker::find() tells it later. As
+    /// tw_am_send(); TW_ERR_NO_ELEM when the sender has gone.
+    tw_status_t reply(unsigned id, std::span<const std::byte> header,
+                      std::span<const std::byte> data = {}, How how = {}) const {
+        tw_ep_h to = am_.ep;
+        if (to == nullptr) {
+            const tw_status_t status = tw_ep_create_to(am_.worker, am_.source, nullptr, &to);
+            // Another thread, or an earlier reply in this handler, has made it.
+            if (status == TW_ERR_ALREADY_EXISTS)
+                to = tw_ep_find(am_.worker, am_.source);
+            else if (status != TW_OK)
+                return status;
+            if (to == nullptr)
+                return TW_ERR_NO_ELEM;
+        }
+        return tw_am_send(to, id, header.data(), header.size(), data.data(), data.size(), how.op(),
+                          how.request());
+    }
     /// As tw_am_keep(). On success `kept` has the message, and spans of this object are its spans.
     tw_status_t keep(KeptMessage& kept) const {
         kept.release();

@@ -72,6 +72,12 @@ void* arg_of(Callable& callable) {
 
 }  // namespace detail
 
+/// The bytes of an object, as a header or a buffer: `ep.am_send(id, bytes_of(header), data)`.
+template <class T>
+requires std::is_trivially_copyable_v<T> std::span<const std::byte> bytes_of(const T& object) {
+    return std::as_bytes(std::span(&object, 1));
+}
+
 /// A buffer as an element of a gather or scatter list.
 inline tw_iov_t iov(std::span<const std::byte> buffer) {
     return {const_cast<std::byte*>(buffer.data()), buffer.size()};

@@ -9,6 +9,8 @@
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <vector>
 
 namespace tagwire {
@@ -246,6 +248,29 @@ class Worker {
 
     detail::Owner<tw_worker_h, tw_worker_destroy> worker_;
 };
+
+/// Progresses until `condition()` holds, and waits by `mode` while there is nothing to do. A
+/// condition that a signal or another thread changes is looked at once in a millisecond at least.
+/// Returns whether it holds: false after `timeout_ns`, or where nobody may wait (in a callback).
+template <class Condition>
+bool progress_until(const Worker& worker, Condition&& condition,
+                    tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX) {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::uint64_t kLookNs = 1'000'000;
+    const Clock::time_point begin = Clock::now();
+    while (!condition()) {
+        const std::chrono::nanoseconds passed = Clock::now() - begin;
+        const auto passed_ns = static_cast<std::uint64_t>(passed.count());
+        if (passed_ns >= timeout_ns)
+            return false;
+        if (worker.progress() > 0)
+            continue;
+        const tw_status_t status = worker.wait(mode, std::min(kLookNs, timeout_ns - passed_ns));
+        if (status != TW_OK && status != TW_ERR_TIMED_OUT)
+            return condition();
+    }
+    return true;
+}
 
 }  // namespace msg
 }  // namespace v1

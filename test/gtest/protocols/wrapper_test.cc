@@ -274,6 +274,75 @@ TEST_F(MsgWrapper, active_messages_go_to_callables_and_are_kept_and_received) {
     });
 }
 
+TEST_F(MsgWrapper, active_messages_have_objects_as_headers_and_are_replied_to) {
+    struct Label {
+        std::uint32_t number;
+        std::uint16_t kind;
+    };
+    std::vector<tw_status_t> failures;
+    auto failed = [&](tw_ep_h, tw_status_t status) { failures.push_back(status); };
+    const msg::Worker server(context_, failed);
+    unsigned wrong = 0;
+    const auto serve = [&](const msg::ActiveMessage& message) {
+        const auto label = message.header_as<Label>();
+        wrong += message.header_as<std::uint32_t>() ? 1 : 0;
+        if (!label)
+            return;
+        // The first of them makes the endpoint, the second one finds it, though ep() is still null.
+        EXPECT_GE(message.reply(2, msg::bytes_of(label->number)), TW_OK);
+        EXPECT_GE(message.reply(3, msg::bytes_of(label->kind), message.data()), TW_OK);
+    };
+    ASSERT_EQ(server.on_am(1, serve), TW_OK);
+    std::vector<std::uint32_t> numbers;
+    const auto take_number = [&](const msg::ActiveMessage& message) {
+        numbers.push_back(message.header_as<std::uint32_t>().value_or(0));
+    };
+    std::vector<msg::KeptMessage> kinds;
+    const auto keep_kind = [&](const msg::ActiveMessage& message) {
+        ASSERT_EQ(message.keep(kinds.emplace_back()), TW_OK);
+    };
+    ASSERT_EQ(worker_.on_am(2, take_number), TW_OK);
+    ASSERT_EQ(worker_.on_am(3, keep_kind), TW_OK);
+    const msg::Endpoint to_server(worker_, server.address());
+    for (const std::uint32_t number : {7U, 8U})
+        ASSERT_GE(to_server.am_send(1, msg::bytes_of(Label{number, 9}), bytes("data")), TW_OK);
+    ASSERT_GE(to_server.am_send(1, bytes("other"), {}), TW_OK);
+    run_until([&] {
+        server.progress();
+        return numbers.size() == 2 && kinds.size() == 2;
+    });
+    EXPECT_EQ(numbers, (std::vector{7U, 8U}));
+    for (const msg::KeptMessage& kind : kinds) {
+        EXPECT_EQ(kind.header_as<std::uint16_t>(), std::uint16_t{9});
+        EXPECT_FALSE(kind.header_as<std::uint64_t>());
+        EXPECT_TRUE(std::ranges::equal(kind.data(), bytes("data")));
+    }
+    EXPECT_EQ(wrong, 0U);
+    EXPECT_NE(server.find(worker_.attr().id), nullptr);
+    EXPECT_TRUE(failures.empty());
+}
+
+TEST_F(MsgWrapper, progress_goes_on_until_a_condition_holds_or_time_is_up) {
+    EXPECT_TRUE(msg::progress_until(
+        worker_, [] { return true; }, TW_WAIT_YIELD, 0));
+    unsigned looks = 0;
+    const auto never = [&] { return ++looks > 1000; };
+    EXPECT_FALSE(msg::progress_until(worker_, never, TW_WAIT_SLEEP, 1'000'000));
+    EXPECT_GT(looks, 0U);
+    // Nobody signals the worker: the condition is looked at all the same.
+    looks = 0;
+    EXPECT_TRUE(msg::progress_until(
+        worker_, [&] { return ++looks > 3; }, TW_WAIT_SLEEP));
+    bool has_come = false;
+    const auto come = [&](const msg::ActiveMessage&) {
+        has_come = true;
+        EXPECT_FALSE(msg::progress_until(worker_, [] { return false; })) << "in a handler";
+    };
+    ASSERT_EQ(worker_.on_am(4, come), TW_OK);
+    ASSERT_GE(self_.am_send(4, {}, bytes("data")), TW_OK);
+    EXPECT_TRUE(msg::progress_until(worker_, [&] { return has_come; }));
+}
+
 TEST_F(MsgWrapper, a_request_beside_an_end_that_is_told_elsewhere_stays_empty) {
     int ended = 0;
     auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
