@@ -5,30 +5,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <new>
-#include <numeric>
 #include <optional>
-#include <stdexcept>
 #include <tagwire_msg.hpp>
-#include <vector>
 
 namespace msg = tagwire::msg;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
 constexpr unsigned kClients = 3, kDiesAfter = 100, kCrashesAfter = 400, kForgetsEach = 97;
-constexpr std::uint64_t kCalls = 300;
-constexpr auto kPatience = std::chrono::milliseconds(100);
-constexpr std::uint64_t kNap = 1'000'000;   // ns
+constexpr std::uint64_t kCalls = 300, kPatienceNs = 100'000'000;
 enum Handler : unsigned { kCall, kReply };  // ids
 
 /// Where processes find the server: shared memory here, a directory service elsewhere.
@@ -42,26 +35,10 @@ struct Directory {
     std::atomic<unsigned> timeouts{0}, reconnects{0}, lost{0};  // Relaxed: read at the end
 };
 
-struct Call {
-    std::uint64_t id;
-};
+/// The header of a reply; that of a call is its id.
 struct Reply {
     std::uint64_t id, sum;
 };
-
-template <class Header>
-Header header_of(const msg::ActiveMessage& message) {
-    Header header{};
-    if (message.header().size() != sizeof header)
-        std::abort();
-    std::memcpy(&header, message.header().data(), sizeof header);
-    return header;
-}
-
-template <class Header>
-std::span<const std::byte> bytes_of(const Header& header) {
-    return std::as_bytes(std::span(&header, 1));
-}
 
 volatile std::sig_atomic_t is_over = 0;
 
@@ -69,38 +46,32 @@ class Server {
   public:
     Server(Directory& directory, unsigned number) : directory_(directory), number_(number) {
         msg::check(worker_.on_am(kCall, *this), "on_am");
+        const auto address = worker_.address();
         Directory::Entry& entry = directory.entries.at(number);
-        const std::vector<std::byte> address = worker_.address();
         entry.length = address.size();
-        std::memcpy(entry.address.data(), address.data(), address.size());
+        std::ranges::copy(address, entry.address.begin());
         // SYNC example_directory: clients that see it see the address.
         directory.servers.store(number + 1, std::memory_order_release);
     }
-    void run() {
+    int run() {
         (void)std::signal(SIGTERM, [](int) { is_over = 1; });
-        while (is_over == 0)
-            if (worker_.progress() == 0)
-                (void)worker_.wait(TW_WAIT_SLEEP, kNap);
+        const auto is_told = [] { return is_over != 0; };
+        return msg::progress_until(worker_, is_told, TW_WAIT_SLEEP) ? 0 : 1;
     }
-
     /// Adds up the bytes of a call. It is answered in the handler, which may send; short data is
     /// here, and what is not is received first in a real server.
     void operator()(const msg::ActiveMessage& message) {
         ++calls_;
         if (number_ == 0 && calls_ == kCrashesAfter)
             std::_Exit(9);
-        if (calls_ % kForgetsEach == 0 || message.is_rndv())
+        const auto call = message.header_as<std::uint64_t>();
+        if (!call || calls_ % kForgetsEach == 0 || message.is_rndv())
             return;
-        Reply reply{header_of<Call>(message).id, 0};
+        Reply reply{*call, 0};
         for (const std::byte byte : message.data())
             reply.sum += static_cast<std::uint64_t>(byte);
-        // A client that this server has not replied to has no endpoint yet.
-        tw_ep_h ep = message.ep();
-        if (ep == nullptr &&
-            tw_ep_create_to(worker_.get(), message.source(), nullptr, &ep) != TW_OK)
-            return;
         // No room for the reply: the client calls again.
-        (void)tw_am_send(ep, kReply, &reply, sizeof reply, nullptr, 0, nullptr, nullptr);
+        (void)message.reply(kReply, msg::bytes_of(reply));
     }
     /// An endpoint of ours has failed: its client has died.
     void operator()(tw_ep_h ep, tw_status_t) {
@@ -123,20 +94,17 @@ class Client {
     /// The sum of the bytes, whatever happens to the server: a call may be made twice, so what is
     /// called must allow that.
     std::uint64_t sum(std::span<const std::byte> data) {
-        ++call_.id;
+        ++id_;
         sum_.reset();
         for (;;) {
             if (!ep_)
                 connect();
-            if (ep_ && is_sent(ep_->am_send(kCall, bytes_of(call_), data, msg::Op(TW_OP_INJECT)))) {
-                const auto end = Clock::now() + kPatience;
-                while (!sum_ && !has_failed_ && Clock::now() < end)
-                    if (worker_.progress() == 0)
-                        (void)worker_.wait(TW_WAIT_SLEEP, kNap);
+            if (ep_ && ep_->am_send(kCall, msg::bytes_of(id_), data, inject_) >= TW_OK) {
+                const auto has_ended = [&] { return sum_ || has_failed_; };
+                if (!msg::progress_until(worker_, has_ended, TW_WAIT_SLEEP, kPatienceNs))
+                    directory_.timeouts.fetch_add(1, std::memory_order_relaxed);  // Relaxed: so
                 if (sum_)
                     return *sum_;
-                if (!has_failed_)
-                    directory_.timeouts.fetch_add(1, std::memory_order_relaxed);  // Relaxed: so
             }
             worker_.progress();
             if (std::exchange(has_failed_, false))
@@ -144,14 +112,13 @@ class Client {
         }
     }
     void operator()(const msg::ActiveMessage& message) {
-        const auto reply = header_of<Reply>(message);
-        if (reply.id == call_.id)  // else of a call that was given up
-            sum_ = reply.sum;
+        const auto reply = message.header_as<Reply>();
+        if (reply && reply->id == id_)  // else of a call that was given up
+            sum_ = reply->sum;
     }
     void operator()(tw_ep_h, tw_status_t) { has_failed_ = true; }
 
   private:
-    static bool is_sent(tw_status_t status) { return status == TW_OK || status == TW_INPROGRESS; }
     void connect() {
         // SYNC example_directory: pairs with the server's.
         const unsigned servers = directory_.servers.load(std::memory_order_acquire);
@@ -160,15 +127,15 @@ class Client {
         const Directory::Entry& entry = directory_.entries.at(servers - 1);
         try {
             ep_.emplace(worker_, std::span(entry.address).first(entry.length));
-            if (servers > 1)
-                directory_.reconnects.fetch_add(1, std::memory_order_relaxed);  // Relaxed: so
+            directory_.reconnects.fetch_add(servers - 1, std::memory_order_relaxed);  // Relaxed: so
         } catch (const msg::Error&) {
             ::usleep(1000);  // it has gone, and the next one is not there yet
         }
     }
 
     Directory& directory_;
-    Call call_{0};
+    const msg::Op inject_{TW_OP_INJECT};
+    std::uint64_t id_ = 0;  // of the last call
     std::optional<std::uint64_t> sum_;
     bool has_failed_ = false;
     msg::Context context_;
@@ -192,51 +159,40 @@ int be_client(Directory& directory, unsigned number) {
 template <class Work>
 pid_t start(Work work) {
     const pid_t process = ::fork();
-    if (process != 0)
-        return process;
-    int status = 1;
-    try {
-        status = work();
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-    }
-    std::_Exit(status);
+    if (process == 0)
+        std::_Exit(work());
+    return process;
 }
 
-int run() {
-    void* const memory = ::mmap(nullptr, sizeof(Directory), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        throw std::runtime_error("no shared memory");
-    Directory& directory = *::new (memory) Directory;
-    const auto start_server = [&](unsigned number) {
-        return start([&] { return Server(directory, number).run(), 0; });
-    };
-    pid_t server = start_server(0);
-    std::array<pid_t, kClients> clients{};
-    for (unsigned i = 0; i < kClients; ++i)
-        clients.at(i) = start([&] { return be_client(directory, i); });
+bool ends_with(pid_t process, int expected) {
     int status = 0;
-    const bool has_crashed = ::waitpid(server, &status, 0) == server && WEXITSTATUS(status) == 9;
-    server = start_server(1);
-    bool is_right = has_crashed;
-    for (const pid_t client : clients)
-        is_right &= ::waitpid(client, &status, 0) == client && status == 0;
-    ::kill(server, SIGTERM);
-    is_right &= ::waitpid(server, &status, 0) == server && status == 0;
-    std::printf(
-        "rpc_am: %u clients, one died; %u calls timed out, %u connections to the second "
-        "server, %u clients lost: %s\n",
-        kClients, directory.timeouts.load(), directory.reconnects.load(), directory.lost.load(),
-        is_right ? "right" : "wrong");
-    return is_right ? 0 : 1;
+    return ::waitpid(process, &status, 0) == process && WIFEXITED(status) &&
+           WEXITSTATUS(status) == expected;
 }
 
 }  // namespace
 
 int main() {
     try {
-        return run();
+        void* const memory = ::mmap(nullptr, sizeof(Directory), PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            throw msg::Error("mmap", TW_ERR_NO_MEMORY);
+        Directory& directory = *::new (memory) Directory;
+        pid_t server = start([&] { return Server(directory, 0).run(); });
+        std::array<pid_t, kClients> clients{};
+        for (unsigned i = 0; i < kClients; ++i)
+            clients.at(i) = start([&] { return be_client(directory, i); });
+        bool is_right = ends_with(server, 9);
+        server = start([&] { return Server(directory, 1).run(); });
+        for (const pid_t client : clients)
+            is_right &= ends_with(client, 0);
+        ::kill(server, SIGTERM);
+        is_right &= ends_with(server, 0);
+        std::printf("rpc_am: %u timeouts, %u reconnects, %u clients lost: %s\n",
+                    directory.timeouts.load(), directory.reconnects.load(), directory.lost.load(),
+                    is_right ? "right" : "wrong");
+        return is_right ? 0 : 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
