@@ -34,12 +34,12 @@ constexpr std::size_t kGenerationsBytes = kKeyIndexMax * sizeof(Generation);
 class KeyGuard {
   public:
     KeyGuard() = default;  // for what has no key: always good
-    KeyGuard(const ArenaMapping& arena, const PackedRkey& key) : wanted_(key.generation) {
-        const std::uint64_t at = std::uint64_t{key_index(key.key)} * sizeof(Generation);
-        const std::byte* slot = arena.at(at, sizeof(Generation));
-        // An arena too small for its own keys, or a generation that nothing has: never good.
-        slot_ = slot != nullptr && wanted_ % 2 != 0 ? reinterpret_cast<const Generation*>(slot)
-                                                    : &kNever;
+    /// `arena`: ours, or of a connection, whose hello has shown that it has the tables (wire.cc).
+    KeyGuard(const ArenaMapping& arena, const PackedRkey& key)
+        : slot_(reinterpret_cast<const Generation*>(arena.base()) + key_index(key.key)),
+          wanted_(key.generation) {
+        if (wanted_ % 2 == 0) [[unlikely]]
+            slot_ = &kNever;  // no registration has such a one: never good
     }
 
     /// Before the memory is touched.
@@ -58,7 +58,7 @@ class KeyGuard {
     }
 
   private:
-    static inline const Generation kNever{0};
+    static inline const Generation kNever{1};  // unlike all that are even
 
     const Generation* slot_ = nullptr;
     std::uint64_t wanted_ = 0;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "uct/sm/desc_pool.hpp"
+#include "uct/sm/key_guard.hpp"
 #include "uct/sm/layout.hpp"
 #include "uct/sm/wire.hpp"
 
@@ -129,6 +130,24 @@ TEST_F(ArenaTest, mapping_gives_only_addresses_inside) {
     EXPECT_EQ(mapping.at(8, UINT64_MAX), nullptr);
     EXPECT_EQ(mapping.at(UINT64_MAX, 8), nullptr);
     EXPECT_EQ(mapping.at(UINT64_MAX, UINT64_MAX), nullptr);
+}
+
+TEST(KeyGuard, a_key_is_good_by_its_generation_alone_and_never_by_one_that_is_even) {
+    std::unique_ptr<Arena> arena;
+    ASSERT_EQ(Arena::create(kGenerationsBytes, &arena), UCS_OK);
+    auto* const generations = reinterpret_cast<Generation*>(arena->mapping().base());
+    PackedRkey key{};
+    key.key = 3 << kKeyIndexBits | (kKeyIndexMax - 1);
+    for (const std::uint64_t generation : {0U, 1U, 2U, 7U, 8U}) {
+        key.generation = generation;
+        const KeyGuard guard(arena->mapping(), key);
+        generations[kKeyIndexMax - 1] = generation;
+        EXPECT_EQ(guard.is_good(), generation % 2 != 0) << generation;
+        EXPECT_EQ(guard.status() == UCS_OK, generation % 2 != 0) << generation;
+        generations[kKeyIndexMax - 1] = generation + 1;
+        EXPECT_FALSE(guard.is_good()) << generation;
+        EXPECT_EQ(guard.status(), UCS_ERR_INVALID_ADDR) << generation;
+    }
 }
 
 TEST_F(ArenaTest, is_mapped_once_however_often_it_is_attached) {
