@@ -18,22 +18,42 @@ namespace tagwire::sm {
 
 namespace {
 
-/// By stores; an owner whose key ends waits for them.
-template <class Store>
-ucs_status_t write(const Link& link, const KeyGuard& guard, Store store) {
-    const Writing writing(link.writer);
-    if (!guard.is_good())
-        return UCS_ERR_INVALID_ADDR;
-    store();
-    return UCS_OK;
+ucs_status_t refuse(const RemoteKey& key) {
+    TW_LOG_DEBUG("remote access by key 0x%x, which its owner has deregistered", key.packed.key);
+    return UCS_ERR_INVALID_ADDR;
 }
 
 }  // namespace
 
+/// The remote memory of an operation. resolve() leaves the key's generation to the functions here,
+/// one of which each operation calls: a write needs no look at it but the one within its word.
 struct SmEp::Target {
     std::byte* direct = nullptr;  // null: by the link's copy path
     const RemoteKey* key = nullptr;
     KeyGuard guard;
+
+    /// Whether the key is good now. Each later step of a transfer looks again.
+    [[nodiscard]] ucs_status_t check() const { return guard.is_good() ? UCS_OK : refuse(*key); }
+    /// By stores; an owner whose key ends waits for them.
+    template <class Store>
+    ucs_status_t write(const Link& link, Store store) const {
+        {
+            const Writing writing(link.writer);
+            if (guard.is_good()) {
+                store();
+                return UCS_OK;
+            }
+        }
+        return refuse(*key);  // logs, which an owner need not wait for
+    }
+    /// By loads; what was read counts only if the key is good afterwards, too.
+    template <class Load>
+    ucs_status_t read(Load load) const {
+        if (!guard.is_good()) [[unlikely]]
+            return refuse(*key);
+        load();
+        return guard.status();
+    }
 };
 
 ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
@@ -66,11 +86,6 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
         TW_LOG_ERROR("the remote key belongs to another memory domain than the endpoint's peer");
         return UCS_ERR_INVALID_PARAM;
     }
-    target_p->guard = KeyGuard(*l.arena, packed);
-    if (!target_p->guard.is_good()) {
-        TW_LOG_DEBUG("remote access by key 0x%x, which its owner has deregistered", packed.key);
-        return UCS_ERR_INVALID_ADDR;
-    }
     target_p->key = key;
     target_p->direct = nullptr;
     if (packed.arena_offset != kNoOffset) {
@@ -81,6 +96,7 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
     } else if (l.copy_path == CopyPath::kSelf) {
         target_p->direct = reinterpret_cast<std::byte*>(remote_addr);
     }
+    target_p->guard = KeyGuard(*l.arena, packed);
     return UCS_OK;
 }
 
@@ -92,13 +108,11 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
     const bool by_messages = link().copy_path == CopyPath::kMessages;
     if (by_messages)
         kind = kind == OpKind::kCopyGet ? OpKind::kPull : OpKind::kPush;
-    if (bytes == 0)
-        return UCS_OK;
-    if (by_messages) {
-        const ucs_status_t status = make_room(1, kind == OpKind::kPush ? 1 : 0);
-        if (status != UCS_OK)
-            return status;
-    }
+    ucs_status_t status = target.check();
+    if (status != UCS_OK || bytes == 0)
+        return status;
+    if (by_messages && (status = make_room(1, kind == OpKind::kPush ? 1 : 0)) != UCS_OK)
+        return status;
     Op* op = owner.ops.create(link(), kind, this, comp);
     if (op == nullptr)
         return UCS_ERR_NO_RESOURCE;
@@ -135,7 +149,7 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
     if (status != UCS_OK)
         return status;
     if (target.direct != nullptr)
-        return write(link(), target.guard, [&] { std::memcpy(target.direct, buffer, length); });
+        return target.write(link(), [&] { std::memcpy(target.direct, buffer, length); });
     const uct_iov_t iov{const_cast<void*>(buffer), length, nullptr, 0, 1};
     if (link().copy_path == CopyPath::kMessages) {
         // The buffer is the caller's again when we return, so all of it must go now.
@@ -152,7 +166,7 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
                         uct_rkey_t rkey) {
     Target target;
     ucs_status_t status = resolve(rkey, remote_addr, 0, &target);
-    if (status != UCS_OK)
+    if (status != UCS_OK || (status = target.check()) != UCS_OK)
         return status;
     const std::size_t limit = link().iface.seg_bytes();
     std::byte packed[32768 + kCacheLine];
@@ -171,7 +185,7 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
     if ((status = resolve(rkey, remote_addr, bytes, &target)) != UCS_OK)
         return status;
     if (target.direct != nullptr) {
-        status = write(link(), target.guard, [&] { std::memcpy(target.direct, packed, bytes); });
+        status = target.write(link(), [&] { std::memcpy(target.direct, packed, bytes); });
         return status < 0 ? static_cast<ssize_t>(status) : static_cast<ssize_t>(bytes);
     }
     const uct_iov_t iov{packed, bytes, nullptr, 0, 1};
@@ -201,11 +215,13 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
     if (target.direct == nullptr)
         return start_transfer(kind, iov, iovcnt, bytes, remote_addr, target, comp);
     IovCursor cursor(iov, iovcnt);
-    link().iface.count(SmCounter::kDirectBytes, bytes);
-    if (kind == OpKind::kCopyPut)
-        return write(link(), target.guard, [&] { cursor.gather(target.direct, bytes); });
-    cursor.scatter(target.direct, bytes);
-    return target.guard.status();
+    const ucs_status_t done =
+        kind == OpKind::kCopyPut
+            ? target.write(link(), [&] { cursor.gather(target.direct, bytes); })
+            : target.read([&] { cursor.scatter(target.direct, bytes); });
+    if (done == UCS_OK)
+        link().iface.count(SmCounter::kDirectBytes, bytes);
+    return done;
 }
 
 // ---- Get
@@ -222,10 +238,8 @@ ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
     if (status != UCS_OK)
         return status;
-    if (target.direct != nullptr) {
-        std::memcpy(buffer, target.direct, length);
-        return target.guard.status();
-    }
+    if (target.direct != nullptr)
+        return target.read([&] { std::memcpy(buffer, target.direct, length); });
     const uct_iov_t iov{buffer, length, nullptr, 0, 1};
     // UCS_INPROGRESS: the peer sends the data in its progress, and a flush tells when it is there.
     return start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, target, nullptr);
@@ -244,8 +258,7 @@ ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
         return status;
     if (target.direct != nullptr || length == 0) {
         const std::byte nothing{};  // the callback may hand the pointer to memcpy
-        unpack(arg, length == 0 ? &nothing : target.direct, length);
-        return target.guard.status();
+        return target.read([&] { unpack(arg, length == 0 ? &nothing : target.direct, length); });
     }
     if (link().copy_path != CopyPath::kMessages) {
         std::byte copy[32768];
@@ -290,13 +303,13 @@ ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t rem
     if (status != UCS_OK)
         return status;
     if (target.direct != nullptr) {
-        return write(link(), target.guard, [&] {
+        return target.write(link(), [&] {
             const T before = apply_atomic<T>(target.direct, opcode, value, compare);
             if (result != nullptr)
                 *result = before;
         });
     }
-    if ((status = make_room(1, 0)) != UCS_OK)
+    if ((status = target.check()) != UCS_OK || (status = make_room(1, 0)) != UCS_OK)
         return status;
     Op* op = link().iface.ops.create(link(), OpKind::kAtomic, this, comp);
     if (op == nullptr)
