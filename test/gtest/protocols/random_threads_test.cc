@@ -43,5 +43,24 @@ TEST_F(MsgRandomThreads, a_peer_that_dies_takes_no_thread_along) {
     for_each_seed(10, [&](std::uint64_t seed) { run(seed, {.has_death = true}); });
 }
 
+// The same, among puts, gets, additions to memory and active messages of all threads.
+
+TEST_F(MsgRandomThreads, one_sided_operations_and_active_messages_of_threads_do_what_they_say) {
+    for_each_seed(10, [&](std::uint64_t seed) { run(seed, {.has_others = true}); });
+}
+
+TEST_F(MsgRandomThreads, one_sided_operations_and_active_messages_survive_closes) {
+    for_each_seed(5,
+                  [&](std::uint64_t seed) { run(seed, {.has_closes = true, .has_others = true}); });
+    for_each_seed(5, [&](std::uint64_t seed) {
+        run(seed, {.has_closes = true, .has_breaks = true, .has_others = true});
+    });
+}
+
+TEST_F(MsgRandomThreads, one_sided_operations_and_active_messages_survive_a_death) {
+    for_each_seed(10,
+                  [&](std::uint64_t seed) { run(seed, {.has_death = true, .has_others = true}); });
+}
+
 }  // namespace
 }  // namespace tagwire::test

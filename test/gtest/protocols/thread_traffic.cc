@@ -36,9 +36,15 @@ ThreadTraffic::ThreadTraffic(std::uint64_t seed, tw_context_h context, const Opt
     params.capacity = kThreadTrafficCapacities[pick(main_, std::size(kThreadTrafficCapacities))];
     EXPECT_EQ(tw_cq_create(context_, &params, &queue_), TW_OK);
     EXPECT_EQ(tw_counter_create(&counter_), TW_OK);
+    if (options_.has_others) {
+        memory_.open();
+        am_.open();
+    }
 }
 
 ThreadTraffic::~ThreadTraffic() {
+    for (const ThreadWorker& worker : workers_)
+        memory_.free_keys(worker.index);
     workers_.clear();
     tw_cq_destroy(queue_);
     tw_counter_destroy(counter_);
@@ -96,6 +102,10 @@ void ThreadTraffic::run() {
         check_reference();
         check_counter();
     }
+    if (!has_failed_ && options_.has_others) {
+        memory_.check();
+        am_.check();
+    }
     EXPECT_TRUE(wrong_.empty()) << "seed " << seed_ << ", " << options_.threads << " threads, "
                                 << options_.workers << " workers:\n"
                                 << wrong_ << history();
@@ -137,6 +147,8 @@ void ThreadTraffic::act(TrafficThread& self, unsigned worker) {
         return look(self, worker);
     if (workers_[worker].open >= options_.open_max)
         return;
+    if (options_.has_others && chance(self, 2))
+        return act_otherwise(self, worker);
     if (what < 23)
         return flush(self, worker);
     if (what < 26)
@@ -202,7 +214,7 @@ void ThreadTraffic::poll(TrafficThread& self, unsigned worker) {
     const auto room = static_cast<unsigned>(1 + pick(self, done.size()));
     const unsigned count = tw_worker_poll(workers_[worker].worker.get(), done.data(), room);
     for (unsigned i = 0; i < count; ++i)
-        ended(*static_cast<ThreadOp*>(done.at(i).context), done.at(i));
+        told(*static_cast<ThreadOp*>(done.at(i).context), done.at(i));
 }
 
 void ThreadTraffic::poll_queue(TrafficThread& self) {
@@ -214,7 +226,7 @@ void ThreadTraffic::poll_queue(TrafficThread& self) {
     else
         count = tw_cq_poll(queue_, done.data(), room);
     for (unsigned i = 0; i < count; ++i)
-        ended(*static_cast<ThreadOp*>(done.at(i).context), done.at(i));
+        told(*static_cast<ThreadOp*>(done.at(i).context), done.at(i));
 }
 
 /// True: it has ended, or nobody wants to know any more.
@@ -248,7 +260,7 @@ bool ThreadTraffic::is_tested_over(TrafficThread& self, ThreadOp& op) {
         tw_request_free(std::exchange(op.request, nullptr));
     }
     if (!gives_up)
-        ended(op, done);
+        told(op, done);
     return true;
 }
 
@@ -265,6 +277,8 @@ void ThreadTraffic::die(TrafficThread& self) {
         note_break(i, dead, kNever);
         note_break(dead, i, kNever);
     }
+    memory_.free_keys(dead);
+    am_.forget(dead);
     workers_[dead].worker.reset();
     self.tested.clear();
     self.claims.clear();

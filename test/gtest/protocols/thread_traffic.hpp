@@ -7,7 +7,8 @@
 // wait, or not at all; a completion counter counts some of all kinds. Every thread progresses,
 // polls, waits and sleeps. Each end is checked at once: its number, status, envelope and bytes.
 // Then the threads receive whatever is left, and the reference looks whether an order of all calls
-// explains it.
+// explains it. Beside these there may be one-sided operations (thread_traffic_memory.hpp) and
+// active messages (thread_traffic_am.hpp).
 //
 // 1. A thread writes its own operations alone. Others come to one by its end, or through the table
 //    of those that anybody may cancel; `guard` is for what both may touch.
@@ -34,6 +35,8 @@
 
 #include "protocols/fixture.hpp"
 #include "protocols/span_reference.hpp"
+#include "protocols/thread_traffic_am.hpp"
+#include "protocols/thread_traffic_memory.hpp"
 
 namespace tagwire::test {
 
@@ -55,7 +58,19 @@ struct ThreadEp {
 };
 
 struct ThreadOp {
-    enum class Kind : std::uint8_t { kSend, kReceive, kMany, kPeek, kClaim, kFlush, kClose };
+    enum class Kind : std::uint8_t {
+        kSend,
+        kReceive,
+        kMany,
+        kPeek,
+        kClaim,
+        kFlush,
+        kClose,
+        kPut,
+        kGet,
+        kAdd,
+        kAm
+    };
     enum class Report : std::uint8_t { kPolled, kQueued, kCalled, kTested, kNobody };
 
     ThreadTraffic* traffic = nullptr;
@@ -149,6 +164,7 @@ class ThreadTraffic {
         bool has_death = false;
         bool has_closes = false;  // endpoints are closed and made again
         bool has_breaks = false;  // ... some of them by force
+        bool has_others = false;  // puts, gets, additions, active messages
         std::size_t bytes_max = 100'000;
     };
     ThreadTraffic(std::uint64_t seed, tw_context_h context, const Options& options);
@@ -159,6 +175,8 @@ class ThreadTraffic {
     void run();
 
   private:
+    friend ThreadTrafficMemory;
+    friend ThreadTrafficAm;
     using Kind = ThreadOp::Kind;
     using Report = ThreadOp::Report;
     static constexpr std::size_t kGuardBytes = 16;
@@ -194,6 +212,7 @@ class ThreadTraffic {
     static void on_failure(void* arg, tw_ep_h ep, tw_status_t status);
     static void on_peer(void* arg, std::uint64_t id, tw_peer_event_t event, tw_status_t status);
     void open_ep(unsigned from, unsigned to);
+    std::shared_lock<std::shared_mutex> use_ep(unsigned from, unsigned to);
     void close(TrafficThread& self, unsigned worker);
     void close_failed(unsigned worker);
     void flush(TrafficThread& self, unsigned worker);
@@ -234,6 +253,11 @@ class ThreadTraffic {
     std::string history();
     std::string missing();
 
+    // ---- thread_traffic_others.cc
+    static bool is_other(const ThreadOp& op);
+    void act_otherwise(TrafficThread& self, unsigned worker);
+    void told(ThreadOp& op, const tw_completion_t& done);
+
     // ---- thread_traffic_end.cc
     void settle(TrafficThread& self);
     void receive_the_rest(TrafficThread& self, unsigned worker);
@@ -273,6 +297,8 @@ class ThreadTraffic {
     std::mutex wrong_lock_;
     std::string wrong_;
     TrafficThread main_;
+    ThreadTrafficMemory memory_{*this};
+    ThreadTrafficAm am_{*this};
 };
 
 }  // namespace tagwire::test

@@ -77,6 +77,20 @@ void ThreadTraffic::open_ep(unsigned from, unsigned to) {
         wrong("there is an endpoint that nobody has made");
 }
 
+/// A lock that keeps the endpoint open, which is made if there is none. Not owned: not now.
+std::shared_lock<std::shared_mutex> ThreadTraffic::use_ep(unsigned from, unsigned to) {
+    ThreadWay& entry = way(from, to);
+    std::shared_lock use(entry.lock, std::try_to_lock);
+    if (use && entry.ep == nullptr) {
+        use.unlock();
+        open_ep(from, to);
+        use = std::shared_lock(entry.lock, std::try_to_lock);
+    }
+    if (use && entry.ep == nullptr)
+        use.unlock();
+    return use;
+}
+
 void ThreadTraffic::close(TrafficThread& self, unsigned worker) {
     const auto to = static_cast<unsigned>(pick(self, workers_.size()));
     ThreadWay& entry = way(worker, to);

@@ -57,6 +57,8 @@ void ThreadTraffic::settle(TrafficThread& self) {
         for (unsigned worker = 0; worker < options_.workers; ++worker) {
             if (is_settling_ && worker % options_.threads == self.number % options_.workers)
                 receive_the_rest(self, worker);
+            if (is_settling_ && options_.has_others)
+                am_.take_all(self, worker);
             work(self, worker);
         }
         if (is_settling_)
@@ -206,6 +208,8 @@ void ThreadTraffic::finish() {
         });
         return is_over;
     });
+    if (options_.has_others)
+        progress_until("every active message is handled", [&] { return am_.is_quiet(); });
     close_all();
     progress_until("every endpoint closes", [&] {
         return std::ranges::all_of(main_.others, [](const ThreadOp& op) { return op.is_over(); });
@@ -243,6 +247,12 @@ void ThreadTraffic::check_status(const ThreadOp& op) {
         case Kind::kFlush:
         case Kind::kClose:
             is_right = is_broken(*op.ep);
+            break;
+        case Kind::kPut:
+        case Kind::kGet:
+        case Kind::kAdd:
+        case Kind::kAm:
+            is_right = was_cancelled || is_broken(*op.ep);
             break;
         case Kind::kPeek:
             is_right = op.status == TW_ERR_NO_MESSAGE || is_anything_broken(op.worker);

@@ -25,7 +25,8 @@ std::string text_of(const tw_completion_t& done) {
 }
 
 const char* name_of(ThreadOp::Kind kind) {
-    constexpr const char* kNames[] = {"send", "receive", "many", "peek", "claim", "flush", "close"};
+    constexpr const char* kNames[] = {"send",  "receive", "many", "peek", "claim",         "flush",
+                                      "close", "put",     "get",  "add",  "active message"};
     return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -166,7 +167,7 @@ bool ThreadTraffic::answered(ThreadOp& op, tw_status_t status, const tw_completi
         wrong("it is answered, and was to be reported", &op);
     if (op.report == Report::kNobody)
         workers_[op.worker].open.fetch_add(1, std::memory_order_relaxed);
-    ended(op, done);
+    told(op, done);
     return true;
 }
 
@@ -176,7 +177,7 @@ void ThreadTraffic::on_complete(const tw_completion_t* done) {
     if (op.report != Report::kCalled)
         traffic.wrong("a callback of an operation without one", &op);
     const unsigned worker = op.worker;
-    traffic.ended(op, *done);
+    traffic.told(op, *done);
     TrafficThread* const self = t_self;
     if (self == nullptr || traffic.is_settling_ || self->depth > 0 || !traffic.chance(*self, 5))
         return;
@@ -218,7 +219,7 @@ void ThreadTraffic::give_back(ThreadOp& op) {
     if (op.mapped != nullptr && tw_mem_unmap(context_, std::exchange(op.mapped, nullptr)) != TW_OK)
         wrong("memory is not unmapped", &op);
     op.memory.reset();
-    if (kStays && op.kind == Kind::kSend)
+    if (kStays && (op.kind == Kind::kSend || op.kind == Kind::kPut || op.kind == Kind::kAm))
         return;
     std::ranges::fill(op.bytes, std::byte{0xdd});  // nothing may be read from it any more
     Bytes().swap(op.bytes);

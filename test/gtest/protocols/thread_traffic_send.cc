@@ -73,19 +73,13 @@ void ThreadTraffic::send(TrafficThread& self, unsigned worker) {
     const auto to = static_cast<unsigned>(pick(self, workers_.size()));
     if (self.sent == options_.steps * 4U)
         return;
-    ThreadWay& entry = way(worker, to);
-    std::shared_lock use(entry.lock, std::try_to_lock);
-    if (use && entry.ep == nullptr) {
-        use.unlock();
-        open_ep(worker, to);
-        use = std::shared_lock(entry.lock, std::try_to_lock);
-    }
-    if (!use || entry.ep == nullptr)
+    const std::shared_lock use = use_ep(worker, to);
+    if (!use)
         return;
     ThreadOp& op = new_op(self, Kind::kSend, worker);
     op.number = static_cast<std::uint32_t>(self.number * kSendsMax + self.sent - 1);
     op.peer = to;
-    op.ep = entry.ep;
+    op.ep = way(worker, to).ep;
     draw_message(self, op);
     draw_report(self, op);
     if (op.is_plain)
