@@ -163,6 +163,8 @@ struct Outcome {
     std::uint64_t validated = 0;  // messages whose every byte was checked
     std::uint64_t errors = 0;  // wrong bytes, lengths, statuses, or arrivals that nobody expected
 
+    /// And so many errors that its sender has seen.
+    Outcome with(std::uint64_t more_errors) const { return {validated, errors + more_errors}; }
     Encoder encode() const;
     static Outcome decode(Decoder message);
 };

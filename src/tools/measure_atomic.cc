@@ -3,6 +3,7 @@
 // cswap_lat (the driver waits for each result). Words of 8 or 4 bytes.
 #include <type_traits>
 
+#include "tools/atomic_results.hpp"
 #include "tools/inbox.hpp"
 #include "tools/loops.hpp"
 
@@ -13,7 +14,7 @@ template <class Word>
 class AddPort {
   public:
     AddPort(Link& link, const Job& job)
-        : validate_(job.validate), sender_(link, job, 0), inbox_(link, job.memory, sizeof(Word)) {}
+        : word_(job), sender_(link, job, 0), inbox_(link, job.memory, sizeof(Word)) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
         return sender_.try_send<false>(
@@ -28,37 +29,26 @@ class AddPort {
             });
     }
 
-    bool arrived(std::uint64_t sequence) {
-        const Word value = inbox_.load<Word>(0);
-        const Word expected = static_cast<Word>(sequence + 1);
-        if (value != expected && value != static_cast<Word>(sequence)) [[unlikely]]
-            ++errors_;
-        validated_ += validate_ && value == expected ? 1 : 0;
-        return value == expected;
-    }
+    bool arrived(std::uint64_t sequence) { return word_.has_arrived(inbox_, sequence); }
 
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return word_.outcome().with(sender_.errors()); }
 
   private:
-    bool validate_;
+    AddedWord<Word> word_;
     Sender sender_;
     Inbox inbox_;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 template <class Word, bool kSwaps>
 class FetchPort {
   public:
     FetchPort(Link& link, const Job& job)
-        : validate_(job.validate),
-          sender_(link, plain(job), 0),
-          inbox_(link, job.memory, sizeof(Word)) {}
+        : word_(job), sender_(link, without_data(job), 0), inbox_(link, job.memory, sizeof(Word)) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        expected_ = static_cast<Word>(sequence);
+        word_.expect(sequence);
         return sender_.try_send<true>(
             sequence, [this](uct_ep_h ep, std::uint8_t*, uct_completion_t* completion) {
                 return post(ep, completion);
@@ -67,43 +57,33 @@ class FetchPort {
 
     void drain() {
         sender_.drain();
-        if (result_ != expected_) [[unlikely]]
-            ++errors_;
-        validated_ += validate_ ? 1 : 0;
+        word_.check();
     }
 
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return word_.outcome().with(sender_.errors()); }
 
   private:
-    static Job plain(Job job) {
-        job.validate = false;  // the result is checked, there are no bytes to fill
-        return job;
-    }
-
     ucs_status_t post(uct_ep_h ep, uct_completion_t* completion) {
         const std::uint64_t address = inbox_.remote();
         const uct_rkey_t rkey = inbox_.rkey();
-        const Word next = static_cast<Word>(expected_ + 1);
         if constexpr (kSwaps && std::is_same_v<Word, std::uint64_t>) {
-            return uct_ep_atomic_cswap64(ep, expected_, next, address, rkey, &result_, completion);
+            return uct_ep_atomic_cswap64(ep, word_.expected(), word_.next(), address, rkey,
+                                         word_.result(), completion);
         } else if constexpr (kSwaps) {
-            return uct_ep_atomic_cswap32(ep, expected_, next, address, rkey, &result_, completion);
+            return uct_ep_atomic_cswap32(ep, word_.expected(), word_.next(), address, rkey,
+                                         word_.result(), completion);
         } else if constexpr (std::is_same_v<Word, std::uint64_t>) {
-            return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result_, address, rkey,
+            return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, word_.result(), address, rkey,
                                          completion);
         } else {
-            return uct_ep_atomic32_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result_, address, rkey,
+            return uct_ep_atomic32_fetch(ep, UCT_ATOMIC_OP_ADD, 1, word_.result(), address, rkey,
                                          completion);
         }
     }
 
-    bool validate_;
+    FetchedWord<Word> word_;
     Sender sender_;
     Inbox inbox_;
-    Word result_ = 0;
-    Word expected_ = 0;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 template <class Word>

@@ -14,7 +14,7 @@ class GetPort {
     GetPort(Link& link, const Job& job)
         : job_(job),
           stream_(stream_from(Side::kPeer, job)),
-          sender_(link, plain(job), 0),
+          sender_(link, one_by_one(job), 0),
           inbox_(link, job.memory, job.size) {
         if (job.validate) {
             Pattern(stream_, 0).fill(inbox_.data(), job.size);
@@ -42,13 +42,6 @@ class GetPort {
     Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
 
   private:
-    /// The sender's bytes are the destination here: it must not fill them.
-    static Job plain(Job job) {
-        job.window = job.validate ? 1 : job.window;
-        job.validate = false;
-        return job;
-    }
-
     static void unpack(void* arg, const void* data, std::size_t length) {
         std::memcpy(arg, data, length);
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "tools/atomic_results.hpp"
 #include "tools/loops.hpp"
 #include "tools/msg_inbox.hpp"
 #include "tools/msg_post.hpp"
@@ -21,7 +22,7 @@ class MsgAddPort {
 
     MsgAddPort(MsgLink& link, const Job& job)
         : link_(link),
-          validate_(job.validate),
+          word_(job),
           sender_(link, without_data(job), 0),
           inbox_(link, job.memory, sizeof(Word)) {}
 
@@ -34,26 +35,17 @@ class MsgAddPort {
             });
     }
 
-    bool arrived(std::uint64_t sequence) {
-        const Word value = inbox_.load<Word>(0);
-        const Word expected = static_cast<Word>(sequence + 1);
-        if (value != expected && value != static_cast<Word>(sequence)) [[unlikely]]
-            ++errors_;
-        validated_ += validate_ && value == expected ? 1 : 0;
-        return value == expected;
-    }
+    bool arrived(std::uint64_t sequence) { return word_.has_arrived(inbox_, sequence); }
 
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return word_.outcome().with(sender_.errors()); }
 
   private:
     MsgLink& link_;
-    bool validate_;
+    AddedWord<Word> word_;
     MsgSender sender_;
     MsgInbox inbox_;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 template <class Word, bool kSwaps>
@@ -63,12 +55,12 @@ class MsgFetchPort {
 
     MsgFetchPort(MsgLink& link, const Job& job)
         : link_(link),
-          validate_(job.validate),
+          word_(job),
           sender_(link, without_data(job), 0),
           inbox_(link, job.memory, sizeof(Word)) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        expected_ = static_cast<Word>(sequence);
+        word_.expect(sequence);
         return sender_.try_post(
             sequence, kSwaps ? "tw_atomic_cswap" : "tw_atomic_fetch",
             [this](std::uint8_t*, const tw_op_t*, tw_request_h* request) { return post(request); });
@@ -76,34 +68,28 @@ class MsgFetchPort {
 
     void drain() {
         sender_.drain();
-        if (result_ != expected_) [[unlikely]]
-            ++errors_;
-        validated_ += validate_ ? 1 : 0;
+        word_.check();
     }
 
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return word_.outcome().with(sender_.errors()); }
 
   private:
     tw_status_t post(tw_request_h* request) {
         if constexpr (kSwaps) {
-            const Word next = static_cast<Word>(expected_ + 1);
-            return tw_atomic_cswap(link_.endpoint(), kTypeOf<Word>, &expected_, &next, &result_,
-                                   inbox_.remote(), inbox_.key(), nullptr, request);
+            const Word next = word_.next();
+            return tw_atomic_cswap(link_.endpoint(), kTypeOf<Word>, &word_.expected(), &next,
+                                   word_.result(), inbox_.remote(), inbox_.key(), nullptr, request);
         } else {
             constexpr Word kOne = 1;
-            return tw_atomic_fetch(link_.endpoint(), TW_ATOMIC_ADD, kTypeOf<Word>, &kOne, &result_,
-                                   inbox_.remote(), inbox_.key(), nullptr, request);
+            return tw_atomic_fetch(link_.endpoint(), TW_ATOMIC_ADD, kTypeOf<Word>, &kOne,
+                                   word_.result(), inbox_.remote(), inbox_.key(), nullptr, request);
         }
     }
 
     MsgLink& link_;
-    bool validate_;
-    Word result_ = 0;  // before the sender, whose destructor waits for what would write here
-    Word expected_ = 0;
+    FetchedWord<Word> word_;  // before the sender, whose destructor waits for what would write here
     MsgSender sender_;
     MsgInbox inbox_;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 template <class Word>

@@ -9,6 +9,7 @@
 #include "tools/loops.hpp"
 #include "tools/msg_inbox.hpp"
 #include "tools/msg_post.hpp"
+#include "tools/put_arrivals.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -19,65 +20,36 @@ class MsgPutLatPort {
 
     MsgPutLatPort(MsgLink& link, const Job& job)
         : link_(link),
-          validate_(job.validate),
           sender_(link, job, stream_from(link.side(), job)),
           inbox_(link, job.memory, job.size),
           size_(job.size),
-          stream_(stream_from(other(link.side()), job)),
-          marker_bytes_(job.size >= sizeof(std::uint64_t) ? sizeof(std::uint64_t) : 1),
-          marker_offset_(job.size - marker_bytes_) {}
+          marker_(job, stream_from(other(link.side()), job)) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
         return sender_.try_post(
             sequence, "tw_put",
             [this, sequence](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
-                const std::uint64_t marker = sequence + 1;
-                std::memcpy(data + marker_offset_, &marker, marker_bytes_);
+                marker_.write(sequence, data);
                 return tw_put(link_.endpoint(), data, size_, inbox_.remote(), inbox_.key(), op,
                               request);
             });
     }
 
     bool arrived(std::uint64_t sequence) {
-        const std::uint64_t marker = sequence + 1;
-        const bool here = marker_bytes_ == 1 ? inbox_.load<std::uint8_t>(marker_offset_) ==
-                                                   static_cast<std::uint8_t>(marker)
-                                             : inbox_.load<std::uint64_t>(marker_offset_) == marker;
-        if (here && validate_) [[unlikely]]
-            check_bytes(sequence);
-        return here;
+        return marker_.has_arrived(inbox_, sequence, [this] { link_.progress(); });
     }
 
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
     void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return marker_.outcome().with(sender_.errors()); }
 
   private:
-    /// A put promises nothing about the order of its bytes: those before the marker may come a
-    /// little later, maybe by progress of this side.
-    void check_bytes(std::uint64_t sequence) {
-        constexpr unsigned kPatience = 1000000;
-        const Pattern pattern(stream_, sequence);
-        ++validated_;
-        for (unsigned i = 0; i < kPatience; ++i) {
-            if (pattern.matches(inbox_.data(), marker_offset_))
-                return;
-            link_.progress();
-        }
-        ++errors_;
-    }
-
     MsgLink& link_;
-    bool validate_;
     MsgSender sender_;
     MsgInbox inbox_;
     std::size_t size_;
-    std::uint64_t stream_;
-    std::size_t marker_bytes_;
-    std::size_t marker_offset_;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
+    PutMarker marker_;
 };
 
 /// After its last message the sender writes the peer's control word behind a fence; the peer
@@ -89,18 +61,17 @@ class MsgPutBwPort {
 
     MsgPutBwPort(MsgLink& link, const Job& job)
         : link_(link),
-          job_(job),
-          slots_(slots_of(job)),
+          size_(job.size),
+          slots_(job),
           sender_(link, job, stream_from(link.side(), job)),
-          inbox_(link, job.memory, buffer_bytes(job, slots_)) {}
+          inbox_(link, job.memory, slots_.bytes()) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        const std::uint64_t address = inbox_.remote() + (sequence % slots_) * stride_of(job_);
+        const std::uint64_t address = inbox_.remote() + slots_.offset_of(sequence);
         return sender_.try_post(
             sequence, "tw_put",
             [this, address](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
-                return tw_put(link_.endpoint(), data, job_.size, address, inbox_.key(), op,
-                              request);
+                return tw_put(link_.endpoint(), data, size_, address, inbox_.key(), op, request);
             });
     }
 
@@ -108,35 +79,20 @@ class MsgPutBwPort {
     bool received_all(std::uint64_t end) const { return inbox_.control() >= end; }
 
     ucs_status_t try_ack(std::uint64_t end) {
-        if (job_.validate && checked_ < end)
-            check_slots(end);
+        slots_.check(inbox_.data(), end);
         return inbox_.try_put_control(end);
     }
 
     bool acked(std::uint64_t end) const { return inbox_.control() >= end; }
     void drain() { sender_.drain(); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return slots_.outcome().with(sender_.errors()); }
 
   private:
-    /// Every slot holds the last message that went there.
-    void check_slots(std::uint64_t end) {
-        const std::uint64_t stream = stream_from(Side::kDriver, job_);
-        for (std::uint64_t sequence = end > slots_ ? end - slots_ : 0; sequence < end; ++sequence) {
-            const std::uint8_t* data = inbox_.data() + (sequence % slots_) * stride_of(job_);
-            errors_ += Pattern(stream, sequence).matches(data, job_.size) ? 0 : 1;
-            ++validated_;
-        }
-        checked_ = end;
-    }
-
     MsgLink& link_;
-    const Job job_;
-    std::size_t slots_;
+    std::size_t size_;
+    PutSlots slots_;
     MsgSender sender_;
     MsgInbox inbox_;
-    std::uint64_t checked_ = 0;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 class MsgGetPort {
@@ -183,13 +139,6 @@ class MsgGetPort {
     Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
 
   private:
-    /// Validated gets follow each other, so that each finds its bytes as it left them.
-    static Job one_by_one(const Job& job) {
-        Job plain = without_data(job);
-        plain.window = job.validate ? 1 : job.window;
-        return plain;
-    }
-
     bool try_check() {
         if (!sender_.has_ended())
             return false;

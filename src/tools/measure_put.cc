@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// put_lat, put_bw and put_rate. The target sees a message by polling its memory: the last 8 bytes
-// (or the last byte of a shorter one) carry the sequence number.
+// put_lat, put_bw and put_rate. The target sees a message by polling its memory.
 #include "tools/inbox.hpp"
 #include "tools/loops.hpp"
+#include "tools/put_arrivals.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -27,63 +27,32 @@ template <Op op>
 class PutLatPort {
   public:
     PutLatPort(Link& link, const Job& job)
-        : link_(link),
-          validate_(job.validate),
-          sender_(link, job, stream_from(link.side(), job)),
+        : sender_(link, job, stream_from(link.side(), job)),
           inbox_(link, job.memory, job.size),
-          stream_(stream_from(other(link.side()), job)),
-          marker_bytes_(job.size >= sizeof(std::uint64_t) ? sizeof(std::uint64_t) : 1),
-          marker_offset_(job.size - marker_bytes_) {}
+          marker_(job, stream_from(other(link.side()), job)) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
         return sender_.try_send<op == Op::kZcopy>(
             sequence,
             [this, sequence](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
-                const std::uint64_t marker = sequence + 1;
-                std::memcpy(data + marker_offset_, &marker, marker_bytes_);
+                marker_.write(sequence, data);
                 return post_put<op>(ep, data, sender_, inbox_, 0, completion);
             });
     }
 
     bool arrived(std::uint64_t sequence) {
-        const std::uint64_t marker = sequence + 1;
-        const bool here = marker_bytes_ == 1 ? inbox_.load<std::uint8_t>(marker_offset_) ==
-                                                   static_cast<std::uint8_t>(marker)
-                                             : inbox_.load<std::uint64_t>(marker_offset_) == marker;
-        if (here && validate_) [[unlikely]]
-            check_bytes(sequence);
-        return here;
+        return marker_.has_arrived(inbox_, sequence, [] { asm volatile("" : : : "memory"); });
     }
 
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
     void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return marker_.outcome().with(sender_.errors()); }
 
   private:
-    /// A put promises nothing about the order of its bytes: those before the marker may come a
-    /// little later.
-    void check_bytes(std::uint64_t sequence) {
-        constexpr unsigned kPatience = 1000000;
-        const Pattern pattern(stream_, sequence);
-        ++validated_;
-        for (unsigned i = 0; i < kPatience; ++i) {
-            if (pattern.matches(inbox_.data(), marker_offset_))
-                return;
-            asm volatile("" : : : "memory");  // look again
-        }
-        ++errors_;
-    }
-
-    Link& link_;
-    bool validate_;
     Sender sender_;
     Inbox inbox_;
-    std::uint64_t stream_;
-    std::size_t marker_bytes_;
-    std::size_t marker_offset_;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
+    PutMarker marker_;
 };
 
 /// After its last message the sender waits until all are placed, then writes the peer's control
@@ -95,13 +64,12 @@ class PutBwPort {
 
     PutBwPort(Link& link, const Job& job)
         : link_(link),
-          job_(job),
-          slots_(slots_of(job)),
+          slots_(job),
           sender_(link, job, stream_from(link.side(), job)),
-          inbox_(link, job.memory, buffer_bytes(job, slots_)) {}
+          inbox_(link, job.memory, slots_.bytes()) {}
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        const std::size_t offset = (sequence % slots_) * stride_of(job_);
+        const std::size_t offset = slots_.offset_of(sequence);
         return sender_.try_send<op == Op::kZcopy>(
             sequence,
             [this, offset](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
@@ -120,35 +88,19 @@ class PutBwPort {
     bool received_all(std::uint64_t end) const { return inbox_.control() >= end; }
 
     ucs_status_t try_ack(std::uint64_t end) {
-        if (job_.validate && checked_ < end)
-            check_slots(end);
+        slots_.check(inbox_.data(), end);
         return inbox_.try_put_control(end);
     }
 
     bool acked(std::uint64_t end) const { return inbox_.control() >= end; }
     void drain() { sender_.drain(); }
-    Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
+    Outcome outcome() const { return slots_.outcome().with(sender_.errors()); }
 
   private:
-    /// Every slot holds the last message that went there.
-    void check_slots(std::uint64_t end) {
-        const std::uint64_t stream = stream_from(Side::kDriver, job_);
-        for (std::uint64_t sequence = end > slots_ ? end - slots_ : 0; sequence < end; ++sequence) {
-            const std::uint8_t* data = inbox_.data() + (sequence % slots_) * stride_of(job_);
-            errors_ += Pattern(stream, sequence).matches(data, job_.size) ? 0 : 1;
-            ++validated_;
-        }
-        checked_ = end;
-    }
-
     Link& link_;
-    const Job job_;
-    std::size_t slots_;
+    PutSlots slots_;
     Sender sender_;
     Inbox inbox_;
-    std::uint64_t checked_ = 0;
-    std::uint64_t validated_ = 0;
-    std::uint64_t errors_ = 0;
 };
 
 }  // namespace

@@ -36,12 +36,6 @@ void try_until(tw_worker_h worker, Predicate done) {
         tw_worker_progress(worker);
 }
 
-/// The job of a sender whose operations bring bytes back, or have none: there is nothing to fill.
-inline Job without_data(Job job) {
-    job.validate = false;
-    return job;
-}
-
 class MsgSender {
   public:
     MsgSender(MsgLink& link, const Job& job, std::uint64_t stream)

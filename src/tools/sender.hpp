@@ -30,6 +30,18 @@ inline bool has_own_bytes(const Job& job) {
     return job.validate || job.data == DataKind::kFresh;
 }
 
+/// The job of a sender whose operations bring bytes back, or have none: there is nothing to fill.
+inline Job without_data(Job job) {
+    job.validate = false;
+    return job;
+}
+
+/// The same of gets. Validated ones follow each other: each finds its bytes as it left them.
+inline Job one_by_one(Job job) {
+    job.window = job.validate ? 1 : job.window;
+    return without_data(job);
+}
+
 /// Slots that the sender of such bytes cycles through: the window, unless that many messages would
 /// need much memory.
 inline std::size_t slots_of(const Job& job) {
