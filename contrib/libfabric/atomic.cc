@@ -218,7 +218,7 @@ fi_ops_atomic refusing_ops = {.size = sizeof(fi_ops_atomic),
 }  // namespace
 
 void set_atomic_table(Ep& ep) {
-    if ((ep.caps & FI_ATOMIC) == 0)
+    if ((ep.tx_caps & FI_ATOMIC) == 0)
         ep.atomic = &refusing_ops<FI_EOPNOTSUPP>;
     else
         ep.atomic = ep.is_enabled ? &atomic_ops : &refusing_ops<FI_EOPBADSTATE>;

@@ -58,6 +58,11 @@ int AtomicCaller::check(const AtomicCall& call, Checked* checked) const {
         return -FI_EBADFLAGS;
     if (find_atomic(call.kind, call.op, call.datatype) == nullptr)
         return -FI_EOPNOTSUPP;
+    const bool changes = call.op != FI_ATOMIC_READ;
+    const std::uint64_t ways =
+        (call.kind == AtomicKind::kWrite ? 0 : FI_READ) | (changes ? FI_WRITE : 0);
+    if ((ways & ~owner_.tx_caps) != 0)
+        return -FI_EOPNOTSUPP;
     if (call.targets.empty() || call.targets.size() > kAtomicSegmentsMax ||
         std::max({call.operands.size(), call.compares.size(), call.results.size()}) > TW_IOV_MAX)
         return -FI_EINVAL;
@@ -71,7 +76,6 @@ int AtomicCaller::check(const AtomicCall& call, Checked* checked) const {
         checked->count += target.count;
     }
     checked->bytes = checked->count * checked->element_bytes;
-    const bool changes = call.op != FI_ATOMIC_READ;
     const bool compares = call.kind == AtomicKind::kCompare;
     if ((changes && elements_of(call.operands) != checked->count) ||
         (compares && elements_of(call.compares) != checked->count) ||

@@ -146,6 +146,8 @@ int AtomicServer::carry_out(const AtomicRequest& request, std::byte* results) {
     const bool reads = request.kind != AtomicKind::kWrite;
     const std::uint64_t access =
         (reads ? FI_REMOTE_READ : 0) | (request.changes ? FI_REMOTE_WRITE : 0);
+    if (((access | FI_ATOMIC) & ~owner_.rx_caps) != 0)
+        return FI_EACCES;
     std::array<std::byte*, kAtomicSegmentsMax> places;
     Mr* first = nullptr;
     for (std::size_t i = 0; i < request.segments.size(); ++i) {

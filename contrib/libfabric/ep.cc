@@ -13,6 +13,7 @@
 #include "ep_tables.hpp"
 #include "info.hpp"
 #include "name.hpp"
+#include "ways.hpp"
 
 namespace tagwire::fi {
 
@@ -20,6 +21,8 @@ Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
     : fid_ep{},
       domain(parent),
       caps(info.caps),
+      tx_caps(tx_caps_of(caps, info.tx_attr == nullptr ? 0 : info.tx_attr->caps & ~kDomainCaps)),
+      rx_caps(rx_caps_of(caps, info.rx_attr == nullptr ? 0 : info.rx_attr->caps & ~kDomainCaps)),
       is_buffered((info.mode & kBufferedRecv) != 0 || (info.caps & FI_VARIABLE_MSG) != 0),
       inject_bytes_max(fi::inject_bytes_max().value_or(0)),
       outbox(*this),
@@ -213,6 +216,9 @@ int Ep::enable() {
         if (const int status = listen(); status != 0)
             return status;
     }
+    // Ways of the initiator that nobody has asked for, without a place where operations end.
+    if ((caps & kTxWays) == 0 && tx.cq == nullptr && tx.cntr == nullptr && !has_cntr)
+        tx_caps &= ~kTxWays;
     is_enabled = true;
     fold();
     set_tables(*this);

@@ -111,6 +111,12 @@ struct ReceiveArgs {
     void* context;
 };
 
+struct CallTables {
+    fi_ops_msg msg;
+    fi_ops_tagged tagged;
+    fi_ops_rma rma;
+};
+
 /// A worker that an endpoint sends to, whatever numbers the address vector has for it.
 struct Peer {
     Peer(Ep& its_owner, std::uint64_t id, fi_addr_t number)
@@ -214,6 +220,8 @@ class Ep : public fid_ep {
 
     Domain& domain;
     const std::uint64_t caps;
+    std::uint64_t tx_caps;        ///< Those of calls that begin operations (ways.hpp).
+    const std::uint64_t rx_caps;  ///< Those of receives, and of operations of peers.
     const bool is_buffered;
     const std::size_t inject_bytes_max;
     Direction tx;
@@ -227,6 +235,7 @@ class Ep : public fid_ep {
     AtomicServer atomic_server;
     tw_worker_h worker = nullptr;
     bool is_enabled = false;
+    CallTables tables{};  ///< Its own: calls that its capabilities do not have are refused.
 
   private:
     /// Parameters of usual calls. Fields that change with each call are named.

@@ -193,6 +193,60 @@ fi_ops_tagged refusing_tagged = {sizeof(fi_ops_tagged), Refusing<kError>(), Refu
                                  Refusing<kError>(),    Refusing<kError>(), Refusing<kError>(),
                                  Refusing<kError>()};
 
+/// The calls that begin operations of messages, or those that receive them, have the same names in
+/// both tables.
+template <class Table>
+void refuse_sends(Table* table) {
+    constexpr Refusing<FI_EOPNOTSUPP> kRefused;
+    table->send = kRefused;
+    table->sendv = kRefused;
+    table->sendmsg = kRefused;
+    table->inject = kRefused;
+    table->senddata = kRefused;
+    table->injectdata = kRefused;
+}
+template <class Table>
+void refuse_receives(Table* table) {
+    constexpr Refusing<FI_EOPNOTSUPP> kRefused;
+    table->recv = kRefused;
+    table->recvv = kRefused;
+    table->recvmsg = kRefused;
+}
+
+void refuse_writes(fi_ops_rma* table) {
+    constexpr Refusing<FI_EOPNOTSUPP> kRefused;
+    table->write = kRefused;
+    table->writev = kRefused;
+    table->writemsg = kRefused;
+    table->inject = kRefused;
+    table->writedata = kRefused;
+    table->injectdata = kRefused;
+}
+void refuse_reads(fi_ops_rma* table) {
+    constexpr Refusing<FI_EOPNOTSUPP> kRefused;
+    table->read = kRefused;
+    table->readv = kRefused;
+    table->readmsg = kRefused;
+}
+
+/// Refuses calls that the endpoint's capabilities do not have. Those of atomics depend on their
+/// operation (AtomicCaller).
+void limit(const Ep& ep, CallTables* tables) {
+    const auto has = [](std::uint64_t caps, std::uint64_t all) { return (caps & all) == all; };
+    if (!has(ep.tx_caps, FI_MSG | FI_SEND))
+        refuse_sends(&tables->msg);
+    if (!has(ep.rx_caps, FI_MSG | FI_RECV))
+        refuse_receives(&tables->msg);
+    if (!has(ep.tx_caps, FI_TAGGED | FI_SEND))
+        refuse_sends(&tables->tagged);
+    if (!has(ep.rx_caps, FI_TAGGED | FI_RECV))
+        refuse_receives(&tables->tagged);
+    if (!has(ep.tx_caps, FI_RMA | FI_READ))
+        refuse_reads(&tables->rma);
+    if (!has(ep.tx_caps, FI_RMA | FI_WRITE))
+        refuse_writes(&tables->rma);
+}
+
 }  // namespace
 
 void set_tables(Ep& ep) {
@@ -203,16 +257,16 @@ void set_tables(Ep& ep) {
     ep.collective = &no_collective;
     const bool is_locked = ep.domain.is_locked;
     const bool is_whole = ep.tx.cq != nullptr && ep.tx.cq->format == FI_CQ_FORMAT_TAGGED;
-    ep.msg = ep.is_enabled ? Ep::msg_table(is_locked, is_whole) : &refusing_msg<FI_EOPBADSTATE>;
-    ep.tagged =
-        ep.is_enabled ? Ep::tagged_table(is_locked, is_whole) : &refusing_tagged<FI_EOPBADSTATE>;
-    ep.rma = ep.is_enabled ? Rma::table(is_locked, is_whole) : &refusing_rma<FI_EOPBADSTATE>;
-    if ((ep.caps & FI_RMA) == 0)
-        ep.rma = &refusing_rma<FI_EOPNOTSUPP>;
-    if ((ep.caps & FI_MSG) == 0)
-        ep.msg = &refusing_msg<FI_EOPNOTSUPP>;
-    if ((ep.caps & FI_TAGGED) == 0)
-        ep.tagged = &refusing_tagged<FI_EOPNOTSUPP>;
+    CallTables& own = ep.tables;
+    own = ep.is_enabled
+              ? CallTables{*Ep::msg_table(is_locked, is_whole),
+                           *Ep::tagged_table(is_locked, is_whole), *Rma::table(is_locked, is_whole)}
+              : CallTables{refusing_msg<FI_EOPBADSTATE>, refusing_tagged<FI_EOPBADSTATE>,
+                           refusing_rma<FI_EOPBADSTATE>};
+    limit(ep, &own);
+    ep.msg = &own.msg;
+    ep.tagged = &own.tagged;
+    ep.rma = &own.rma;
 }
 
 }  // namespace tagwire::fi

@@ -9,6 +9,7 @@
 #include "name.hpp"
 #include "rma.hpp"
 #include "service.hpp"
+#include "ways.hpp"
 
 namespace tagwire::fi {
 
@@ -54,10 +55,7 @@ std::uint64_t caps_for(const fi_info* hints) {
     std::uint64_t caps = hints->caps | kFreeCaps;
     if ((caps & (kMessages | kOneSided)) == 0)
         caps |= kMessages;
-    if ((caps & kMessages) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
-        caps |= FI_SEND | FI_RECV;
-    if ((caps & kOneSided) != 0 && (caps & (kTxWays | kRxWays)) == 0)
-        caps |= kTxWays | kRxWays;
+    caps = with_ways(caps);
     if ((caps & FI_RECV) == 0)
         caps &= ~std::uint64_t{FI_MULTI_RECV};
     if ((caps & (FI_SEND | kTxWays)) == 0)
@@ -77,7 +75,7 @@ int mr_mode_for(std::uint32_t version, std::uint64_t caps, const fi_domain_attr*
 }
 
 void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
-    attr.caps = caps & kTxCaps;
+    attr.caps = tx_caps_of(caps, hints == nullptr ? 0 : hints->caps & ~kDomainCaps);
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
     attr.msg_order = orders_of(caps);
     attr.comp_order = kOrderNone;
@@ -89,7 +87,7 @@ void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints
 
 void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
                   const fi_rx_attr* hints) {
-    attr.caps = caps & kRxCaps;
+    attr.caps = rx_caps_of(caps, hints == nullptr ? 0 : hints->caps & ~kDomainCaps);
     attr.mode = mode & kBufferedRecv;
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
     attr.msg_order = orders_of(caps);

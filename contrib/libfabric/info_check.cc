@@ -4,6 +4,7 @@
 
 #include "info.hpp"
 #include "rma.hpp"
+#include "ways.hpp"
 
 namespace tagwire::fi {
 
@@ -49,8 +50,8 @@ bool meets_endpoint(const fi_ep_attr& hints, std::size_t ordered_bytes) {
            !is_above("ep_attr->max_order_waw_size", hints.max_order_waw_size, ordered_bytes);
 }
 
-bool meets_transmit(const fi_tx_attr& hints, std::uint64_t orders) {
-    return !has_others("tx_attr->caps", hints.caps, kTxCaps | kDomainCaps) &&
+bool meets_transmit(const fi_tx_attr& hints, std::uint64_t caps, std::uint64_t orders) {
+    return !has_others("tx_attr->caps", hints.caps, tx_caps_of(caps, 0) | kFreeCaps) &&
            !has_others("tx_attr->op_flags", hints.op_flags, kTxOpFlags) &&
            !has_others("tx_attr->msg_order", hints.msg_order, orders) &&
            !has_others("tx_attr->comp_order", hints.comp_order, kOrderNone) &&
@@ -60,14 +61,31 @@ bool meets_transmit(const fi_tx_attr& hints, std::uint64_t orders) {
            !is_above("tx_attr->rma_iov_limit", hints.rma_iov_limit, kRmaIovMax);
 }
 
-bool meets_receive(const fi_rx_attr& hints, std::uint64_t orders) {
-    return !has_others("rx_attr->caps", hints.caps, kRxCaps | kDomainCaps) &&
+bool meets_receive(const fi_rx_attr& hints, std::uint64_t caps, std::uint64_t orders) {
+    return !has_others("rx_attr->caps", hints.caps, rx_caps_of(caps, 0) | kFreeCaps) &&
            !has_others("rx_attr->op_flags", hints.op_flags, kRxOpFlags) &&
            !has_others("rx_attr->msg_order", hints.msg_order, orders) &&
            !has_others("rx_attr->comp_order", hints.comp_order, kOrderNone) &&
            !is_above("rx_attr->total_buffered_recv", hints.total_buffered_recv, 0) &&
            !is_above("rx_attr->size", hints.size, kQueueMax) &&
            !is_above("rx_attr->iov_limit", hints.iov_limit, TW_IOV_MAX);
+}
+
+/// Ways that belong to no capability that is asked for.
+bool has_stray_ways(std::uint64_t caps) {
+    const bool has_events = (caps & FI_RMA_EVENT) != 0;
+    if ((caps & kOneSided) == 0 && (has_events || (caps & (kTxWays | kRxWays)) != 0)) {
+        FI_INFO(&provider, FI_LOG_CORE,
+                "hint caps: FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE and FI_RMA_EVENT "
+                "need FI_RMA or FI_ATOMIC\n");
+        return true;
+    }
+    if (has_events && (with_ways(caps) & kRxWays) == 0) {
+        FI_INFO(&provider, FI_LOG_CORE,
+                "hint caps: FI_RMA_EVENT needs FI_REMOTE_READ or FI_REMOTE_WRITE\n");
+        return true;
+    }
+    return false;
 }
 
 bool meets_domain(const fi_domain_attr& hints) {
@@ -98,8 +116,9 @@ bool meets_domain(const fi_domain_attr& hints) {
 }  // namespace
 
 bool meets(std::uint32_t api_version, const fi_info& hints) {
-    if (has_others("caps", hints.caps, kCaps))
+    if (has_others("caps", hints.caps, kCaps) || has_stray_ways(hints.caps))
         return false;
+    const std::uint64_t caps = hints.caps == 0 ? kCaps : hints.caps;
     if (hints.addr_format != FI_FORMAT_UNSPEC && hints.addr_format != kAddressFormat)
         TW_FI_REFUSE("addr_format %u: only 0x%x\n", hints.addr_format, kAddressFormat);
     if (hints.handle != nullptr)
@@ -120,8 +139,10 @@ bool meets(std::uint32_t api_version, const fi_info& hints) {
                      hints.domain_attr->mr_mode);
     return (hints.ep_attr == nullptr ||
             meets_endpoint(*hints.ep_attr, ordered_bytes_of(hints.caps))) &&
-           (hints.tx_attr == nullptr || meets_transmit(*hints.tx_attr, orders_of(hints.caps))) &&
-           (hints.rx_attr == nullptr || meets_receive(*hints.rx_attr, orders_of(hints.caps))) &&
+           (hints.tx_attr == nullptr ||
+            meets_transmit(*hints.tx_attr, caps, orders_of(hints.caps))) &&
+           (hints.rx_attr == nullptr ||
+            meets_receive(*hints.rx_attr, caps, orders_of(hints.caps))) &&
            (hints.domain_attr == nullptr || meets_domain(*hints.domain_attr));
 }
 

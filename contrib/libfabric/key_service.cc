@@ -13,10 +13,12 @@ namespace tagwire::fi {
 
 namespace {
 
-/// Tells about a region of this side; packs its key.
-int describe(const Mr& mr, TellKeyLetter* told) {
-    const bool reads = (mr.range.access & FI_REMOTE_READ) != 0;
-    const bool writes = (mr.range.access & FI_REMOTE_WRITE) != 0;
+/// Tells about a region of this side; packs its key. `caps`: those of the endpoint, which limit the
+/// rights that the region gives.
+int describe(const Mr& mr, std::uint64_t caps, TellKeyLetter* told) {
+    const std::uint64_t rights = (caps & FI_RMA) != 0 ? mr.range.access & caps : 0;
+    const bool reads = (rights & FI_REMOTE_READ) != 0;
+    const bool writes = (rights & FI_REMOTE_WRITE) != 0;
     if (!reads && !writes)
         return FI_EACCES;
     told->origin = mr.origin();
@@ -63,7 +65,7 @@ void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
     TellKeyLetter told{};
     told.key = key;
     const Mr* mr = owner_.domain.regions.find(key);
-    int error = mr == nullptr ? FI_ENOKEY : describe(*mr, &told);
+    int error = mr == nullptr ? FI_ENOKEY : describe(*mr, owner_.rx_caps, &told);
     if (error == 0) {
         told.flags |= flag_if(owner_.counters.remote_reads != nullptr, kEndpointCountsReads) |
                       flag_if(owner_.counters.remote_writes != nullptr, kEndpointCountsWrites);
