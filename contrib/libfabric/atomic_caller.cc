@@ -203,6 +203,17 @@ void AtomicCaller::drop(tw_ep_h ep, int error) {
             finish(slot, error);
 }
 
+int AtomicCaller::cancel(const void* context) {
+    const auto found = std::ranges::find_if(slots_, [context](const Slot& slot) {
+        return context != nullptr && slot.ep != nullptr && slot.context == context;
+    });
+    if (found == slots_.end())
+        return -FI_ENOENT;
+    if (!found->is_receiving)
+        finish(*found, FI_ECANCELED);
+    return 0;
+}
+
 // ---- Ending
 
 void AtomicCaller::on_reply(void* arg, tw_am_t* am) {

@@ -65,6 +65,9 @@ class AtomicCaller {
     bool is_pending(tw_ep_h ep) const;
     /// Ends all operations on memory of that peer; `error` is positive.
     void drop(tw_ep_h ep, int error);
+    /// Ends one operation of that context, which the peer may carry out all the same; one whose
+    /// results come ends by itself. 0, or -FI_ENOENT: there is none.
+    int cancel(const void* context);
     /// Replies wait for a later progress.
     bool has_kept() const { return kept_ != 0; }
     /// Goes on with them.

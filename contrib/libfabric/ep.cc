@@ -292,7 +292,8 @@ ssize_t Ep::cancel(void* operation_context) {
             if (operation != nullptr)
                 return -error_of(tw_request_cancel(operation->request));
         }
-        return -FI_ENOENT;
+        const int error = one_sided.cancel(operation_context);
+        return error == -FI_ENOENT ? atomics.cancel(operation_context) : error;
     });
 }
 

@@ -95,11 +95,22 @@ int RemoteKeys::wait_for(Peer& peer, std::uint64_t key, KeyWaiter& waiter) {
     });
 }
 
+void RemoteKeys::leave(Peer& peer, std::uint64_t key, KeyWaiter& waiter) {
+    Asked& asked = asked_.at({peer.worker_id, key});
+    KeyWaiter* before = nullptr;
+    for (KeyWaiter* at = asked.first; at != &waiter; at = at->next_waiter)
+        before = at;
+    (before == nullptr ? asked.first : before->next_waiter) = waiter.next_waiter;
+    if (asked.last == &waiter)
+        asked.last = before;
+    --peer.waiting;
+}
+
 int RemoteKeys::ask_for_fenced(Peer& peer, std::uint64_t key) {
     return without_exceptions([&] {
         const auto found = asked_.find({peer.worker_id, key});
         if (found == asked_.end() || found->second.refusal == 0) {
-            ask(peer, key);
+            ask(peer, key).is_for_fenced = true;
             return -FI_EAGAIN;
         }
         const int refusal = found->second.refusal;
@@ -127,7 +138,7 @@ void RemoteKeys::on_told(Peer& peer, const TellKeyLetter& told) {
         error = learn(peer, told, &remote);
     KeyWaiter* const first = found->second.first;
     // An operation that could not wait is told the next time.
-    if (error != 0 && first == nullptr)
+    if (error != 0 && first == nullptr && found->second.is_for_fenced)
         found->second = {.refusal = error};
     else
         asked_.erase(found);

@@ -95,6 +95,8 @@ class RemoteKeys {
     /// The key is not known: asks for it, unless that was done, and calls waiter.ready() later. 0,
     /// or a negative errno: it does not wait.
     int wait_for(Peer& peer, std::uint64_t key, KeyWaiter& waiter);
+    /// An operation waits for the key no longer: it ends by itself.
+    void leave(Peer& peer, std::uint64_t key, KeyWaiter& waiter);
     /// The key is not known, and the operation must not wait. -FI_EAGAIN: the peer was asked, try
     /// again. Another error: the peer has refused.
     int ask_for_fenced(Peer& peer, std::uint64_t key);
@@ -122,6 +124,7 @@ class RemoteKeys {
         KeyWaiter* first = nullptr;
         KeyWaiter* last = nullptr;
         int refusal = 0;  ///< For operations that could not wait.
+        bool is_for_fenced = false;
         bool is_pending = false;
     };
     using Name = std::pair<std::uint64_t, std::uint64_t>;  // worker id, key

@@ -71,13 +71,14 @@ RmaOperation* Rma::next() {
 
 void Rma::put(RmaOperation& done) {
     done.copy.reset();
+    done.context = nullptr;
     done.next = free_;
     free_ = &done;
     --unfinished_;
 }
 
-void Rma::begin_usual(const TransferArgs& args, tw_ep_h ep, const RemoteKey& remote, bool is_read,
-                      bool has_imm) {
+void Rma::begin_usual(const TransferArgs& args, tw_request_h request, const RemoteKey& remote,
+                      bool is_read, bool has_imm) {
     RmaOperation& begun = *free_;
     const iovec iov = {args.buf, args.length};
     const fi_rma_iov element = {args.address, args.length, args.key};
@@ -85,7 +86,8 @@ void Rma::begin_usual(const TransferArgs& args, tw_ep_h ep, const RemoteKey& rem
          {&iov, nullptr, 1, &element, 1, args.peer, args.imm, args.context,
           owner_.tx.op_flags | (has_imm ? FI_REMOTE_CQ_DATA : 0), true},
          is_read);
-    begun.peer = &Ep::peer_of(ep);
+    begun.peer = &Ep::peer_of(owner_.known_peer(args.peer));
+    begun.requests[0] = request;
     begun.serial_max = remote.serial;
     begun.at = begun.pending = 1;
     take(begun);
@@ -113,6 +115,7 @@ void Rma::fill(RmaOperation& operation, const Transfer& what, bool is_read) {
     operation.at = 0;
     operation.count = what.count;
     operation.remote_count = what.remote_count;
+    std::fill_n(operation.requests, what.remote_count, nullptr);
     std::copy_n(what.iov, what.count, operation.iov);
     std::copy_n(what.remote, what.remote_count, operation.remote);
 }
@@ -203,6 +206,8 @@ Rma::Outcome Rma::proceed(RmaOperation& operation) {
         const tw_status_t status = call(operation, *remote);
         if (status == TW_ERR_NO_RESOURCE)
             return Outcome::kNoResource;
+        if (status != TW_INPROGRESS)
+            operation.requests[operation.at] = nullptr;
         if (status == TW_OK || status == TW_INPROGRESS) {
             ++operation.at;
             operation.pending += status == TW_INPROGRESS ? 1 : 0;
@@ -244,21 +249,23 @@ tw_status_t Rma::call(RmaOperation& operation, const RemoteKey& remote) {
         from += operation.remote[i].len;
     tw_iov_t iov[TW_IOV_MAX];
     const std::size_t count = slice(operation, from, element.len, iov);
+    tw_request_h* const request_p = &operation.requests[operation.at];
     const std::uint64_t address = remote.origin + element.addr;
     tw_ep_h const ep = operation.peer->ep;
-    tw_request_h request = nullptr;
     if (count > 1)
-        return operation.is_read ? tw_getv(ep, iov, count, address, remote.key, &op, &request)
-                                 : tw_putv(ep, iov, count, address, remote.key, &op, &request);
+        return operation.is_read ? tw_getv(ep, iov, count, address, remote.key, &op, request_p)
+                                 : tw_putv(ep, iov, count, address, remote.key, &op, request_p);
     const tw_iov_t only = count == 0 ? tw_iov_t{} : iov[0];
     return operation.is_read
-               ? tw_get(ep, only.base, only.length, address, remote.key, &op, &request)
-               : tw_put(ep, only.base, only.length, address, remote.key, &op, &request);
+               ? tw_get(ep, only.base, only.length, address, remote.key, &op, request_p)
+               : tw_put(ep, only.base, only.length, address, remote.key, &op, request_p);
 }
 
 void Rma::on_piece(const tw_completion_t* done) {
     auto& operation = *static_cast<RmaOperation*>(done->context);
     --operation.pending;
+    std::replace(operation.requests, operation.requests + operation.remote_count, done->request,
+                 tw_request_h{nullptr});
     if (done->status != TW_OK && operation.error == 0) {
         operation.status = done->status;
         operation.error = done->status == TW_ERR_INVALID_ADDR ? FI_EACCES : error_of(done->status);
@@ -354,6 +361,41 @@ void Rma::resume() {
         if (outcome == Outcome::kOver)
             finish(operation);
     }
+}
+
+/// It has pieces that have not begun, and none of them will.
+void Rma::leave_waiting(RmaOperation& operation) {
+    operation.error = FI_ECANCELED;
+    operation.status = TW_ERR_CANCELED;
+    for (RmaOperation** link = &held_first_; *link != nullptr; link = &(*link)->next)
+        if (*link == &operation) {
+            unhold(link);
+            return owner_.backlog_changed();
+        }
+    owner_.keys.leave(*operation.peer, operation.remote[operation.at].key, operation);
+    operation.is_parked = false;
+}
+
+int Rma::cancel(const void* context) {
+    // One that has ended has no context, nor has one that injects.
+    const auto found = std::ranges::find_if(operations_, [context](const RmaOperation& operation) {
+        return context != nullptr && operation.context == context && operation.error == 0;
+    });
+    if (found == operations_.end())
+        return -FI_ENOENT;
+    RmaOperation& operation = *found;
+    if (operation.is_parked)
+        leave_waiting(operation);
+    if (operation.pending == 0) {
+        finish(operation);
+        return 0;
+    }
+    // A request may end within the call, and the operation with the last of them.
+    tw_status_t status = TW_OK;
+    for (std::size_t i = 0; i < operation.remote_count && status == TW_OK; ++i)
+        if (operation.requests[i] != nullptr)
+            status = tw_request_cancel(operation.requests[i]);
+    return -error_of(status);
 }
 
 void Rma::drop(const Peer& peer, int error) {

@@ -84,6 +84,7 @@ struct RmaOperation : KeyWaiter {
     std::size_t count = 0;   ///< Elements of `iov`.
     std::size_t remote_count = 0;
     std::unique_ptr<std::byte[]> copy;  ///< The data, if it is injected.
+    tw_request_h requests[kRmaIovMax];  ///< Pieces on their way; nullptr: none.
     iovec iov[TW_IOV_MAX];
     fi_rma_iov remote[kRmaIovMax];
 };
@@ -104,6 +105,9 @@ class Rma {
     bool has_held() const { return held_first_ != nullptr; }
     /// Goes on with what is held.
     void resume();
+    /// Asks one operation of that context to end early; its pieces on their way end as the
+    /// messaging layer has it. 0, -FI_ENOENT: there is none, or another negative errno.
+    int cancel(const void* context);
     /// The peer is left, or has failed: ends what is held for it.
     void drop(const Peer& peer, int error);
 
@@ -130,8 +134,9 @@ class Rma {
         ++unfinished_;
     }
     void put(RmaOperation& done);
-    void begin_usual(const TransferArgs& args, tw_ep_h ep, const RemoteKey& remote, bool is_read,
-                     bool has_imm);
+    void begin_usual(const TransferArgs& args, tw_request_h request, const RemoteKey& remote,
+                     bool is_read, bool has_imm);
+    void leave_waiting(RmaOperation& operation);
     static void fill(RmaOperation& operation, const Transfer& what, bool is_read);
     ssize_t begin(RmaOperation& operation);
     ssize_t check_fence(const RmaOperation& operation);

@@ -46,7 +46,7 @@ template <bool kIsRead, bool kHasImm, class Entry>
         cq.push_fast(
             entry_of(static_cast<const Entry*>(nullptr), {args.context, kKind, 0, nullptr, 0, 0}));
     else if (status == TW_INPROGRESS)
-        begin_usual(args, ep, *remote, kIsRead, kHasImm);
+        begin_usual(args, request, *remote, kIsRead, kHasImm);
     else
         *answer_p = owner_.not_taken(status);
     return true;
