@@ -220,11 +220,14 @@ void AtomicCaller::on_reply(void* arg, tw_am_t* am) {
     auto& caller = *static_cast<AtomicCaller*>(arg);
     AtomicReply reply;
     if (am->header_length != sizeof reply)
-        return;
+        return caller.owner_.refusals.add(am->source, "a reply to an atomic has another length");
     std::memcpy(&reply, am->header, sizeof reply);
     Slot* const slot = caller.find(reply.id, am->ep);
-    if (slot == nullptr)
+    if (slot == nullptr) {
+        if (!caller.was_used(reply.id))
+            caller.owner_.refusals.add(am->source, "no atomic operation waits for this reply");
         return;
+    }
     if (reply.error != 0)
         return caller.finish(*slot, reply.error < FI_ERRNO_MAX ? int(reply.error) : FI_EOTHER);
     if (am->length != slot->result_bytes)

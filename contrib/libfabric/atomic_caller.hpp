@@ -102,6 +102,11 @@ class AtomicCaller {
     Slot* take(const AtomicCall& call, const Checked& checked, tw_ep_h ep);
     void put(Slot& slot);
     Slot* find(std::uint64_t id, tw_ep_h ep);
+    /// An operation had this id, which has ended: it was cancelled, or its peer was left.
+    bool was_used(std::uint64_t id) const {
+        const auto number = static_cast<std::uint32_t>(id);
+        return number < slots_.size() && id >> 32 < slots_[number].use;
+    }
     static void on_reply(void* arg, tw_am_t* am);
     static void on_results(const tw_completion_t* done);
     void take_results(Slot& slot, const tw_am_t& am);

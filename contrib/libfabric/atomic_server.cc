@@ -134,8 +134,8 @@ void AtomicServer::serve(std::uint64_t source, AtomicBytes header, AtomicBytes d
     int error = decode(header, data, &request);
     if (error == 0)
         error = carry_out(request, results.data());
-    else if (header.size() != sizeof(AtomicHeader))
-        return;  // nobody knows whose it is
+    else if (header.size() != sizeof(AtomicHeader))  // nobody knows whose it is
+        return owner_.refusals.add(source, "a request of an atomic has another length");
     const AtomicReply answer = {.id = request.id, .error = static_cast<std::uint32_t>(error)};
     const bool has_results = error == 0 && request.kind != AtomicKind::kWrite;
     reply(source, answer, {results.data(), has_results ? request.bytes : 0});
@@ -182,7 +182,7 @@ int AtomicServer::carry_out(const AtomicRequest& request, std::byte* results) {
 void AtomicServer::refuse(std::uint64_t source, AtomicBytes header, tw_status_t status) {
     AtomicReply refusal{};
     if (header.size() != sizeof(AtomicHeader))
-        return;
+        return owner_.refusals.add(source, "a request of an atomic has another length");
     std::memcpy(&refusal.id, header.data(), sizeof refusal.id);
     refusal.error = static_cast<std::uint32_t>(error_of(status));
     reply(source, refusal, {});

@@ -228,6 +228,7 @@ class Ep : public fid_ep {
     Direction rx;
     Counters counters;
     Outbox outbox;
+    Refusals refusals;
     RemoteKeys keys;
     KeyService key_service;
     Rma one_sided;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <optional>
 
+#include "letters.hpp"
+
 namespace tagwire::fi {
 
 /// kAskKey, kRevokeKey, kForgotKey
@@ -41,13 +43,15 @@ struct NoticeLetter {
     std::uint32_t has_data;  ///< `imm` and `length` are for the queue.
 };
 
-/// Nothing: it is no such letter.
+/// Nothing: it is no such letter, which is all header, and is counted as refused.
 template <class Letter>
-std::optional<Letter> letter_of(const void* header, std::size_t bytes) {
+std::optional<Letter> letter_of(const tw_am_t& am, Refusals& refusals) {
     Letter letter;
-    if (bytes != sizeof letter)
+    if (am.header_length != sizeof letter || am.length != 0) {
+        refusals.add(am.source, "a letter about a key has another length");
         return std::nullopt;
-    std::memcpy(&letter, header, sizeof letter);
+    }
+    std::memcpy(&letter, am.header, sizeof letter);
     return letter;
 }
 

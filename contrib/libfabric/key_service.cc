@@ -56,9 +56,9 @@ tw_status_t KeyService::listen() {
 // ---- Keys
 
 void KeyService::on_ask(void* arg, tw_am_t* am) {
-    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
-    if (letter)
-        static_cast<KeyService*>(arg)->answer(am->source, letter->key);
+    auto& service = *static_cast<KeyService*>(arg);
+    if (const auto letter = letter_of<KeyLetter>(*am, service.owner_.refusals))
+        service.answer(am->source, letter->key);
 }
 
 void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
@@ -73,6 +73,7 @@ void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
             auto& knowing = told_[key];
             if (std::ranges::find(knowing, worker_id) == knowing.end())
                 knowing.push_back(worker_id);
+            informed_.insert(worker_id);
             return 0;
         });
     }
@@ -82,10 +83,11 @@ void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
 
 void KeyService::on_tell(void* arg, tw_am_t* am) {
     Ep& ep = static_cast<KeyService*>(arg)->owner_;
-    const auto letter = letter_of<TellKeyLetter>(am->header, am->header_length);
+    const auto letter = letter_of<TellKeyLetter>(*am, ep.refusals);
     Peer* peer = ep.find_peer(am->source);
-    if (letter && peer != nullptr && !peer->is_closing)
-        ep.keys.on_told(*peer, *letter);
+    const bool is_known = peer != nullptr && !peer->is_closing;
+    if (letter && (!is_known || !ep.keys.on_told(*peer, *letter)))
+        ep.refusals.add(am->source, "nobody has asked for this key");
 }
 
 void KeyService::revoke(std::uint64_t key) {
@@ -104,9 +106,9 @@ void KeyService::revoke(std::uint64_t key) {
 }
 
 void KeyService::on_forgot(void* arg, tw_am_t* am) {
-    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
-    if (letter)
-        static_cast<KeyService*>(arg)->forgotten(am->source, letter->key);
+    auto& service = *static_cast<KeyService*>(arg);
+    if (const auto letter = letter_of<KeyLetter>(*am, service.owner_.refusals))
+        service.forgotten(am->source, letter->key);
 }
 
 void KeyService::forgotten(std::uint64_t worker_id, std::uint64_t key) {
@@ -128,7 +130,7 @@ void KeyService::drop(std::uint64_t worker_id) {
 
 void KeyService::on_revoke(void* arg, tw_am_t* am) {
     Ep& ep = static_cast<KeyService*>(arg)->owner_;
-    const auto letter = letter_of<KeyLetter>(am->header, am->header_length);
+    const auto letter = letter_of<KeyLetter>(*am, ep.refusals);
     const Peer* peer = ep.find_peer(am->source);
     if (!letter)
         return;
@@ -157,9 +159,11 @@ void KeyService::tell_data(const Peer& peer, std::uint64_t key, const Data& data
 
 void KeyService::on_notice(void* arg, tw_am_t* am) {
     auto& service = *static_cast<KeyService*>(arg);
-    const auto letter = letter_of<NoticeLetter>(am->header, am->header_length);
+    const auto letter = letter_of<NoticeLetter>(*am, service.owner_.refusals);
     if (!letter)
         return;
+    if (!service.informed_.contains(am->source))
+        return service.owner_.refusals.add(am->source, "a notice of who has been given no key");
     service.count(service.owner_.domain.regions.find(letter->key),
                   letter->is_read != 0 ? Access::kRead : Access::kWrite);
     if (letter->has_data != 0)

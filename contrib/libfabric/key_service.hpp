@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "provider.hpp"
@@ -43,7 +44,7 @@ class KeyService {
     void revoke(std::uint64_t key);
     /// Not all of them have said that they did.
     bool is_revoking(std::uint64_t key) const { return revoked_.contains(key); }
-    /// A peer is left or has failed.
+    /// A peer is left or has failed. Its notices still count: its own connection may live on.
     void drop(std::uint64_t worker_id);
 
     // ---- Notices (FI_RMA_EVENT)
@@ -73,6 +74,8 @@ class KeyService {
     using Peers = std::unordered_map<std::uint64_t, std::vector<std::uint64_t>>;
     Peers told_;
     Peers revoked_;
+    /// Peers that have ever been given a key: only they may send notices.
+    std::unordered_set<std::uint64_t> informed_;
 };
 
 }  // namespace tagwire::fi

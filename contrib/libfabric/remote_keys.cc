@@ -128,12 +128,12 @@ void RemoteKeys::end(Peer& peer, KeyWaiter* first, const RemoteKey* remote, int 
     }
 }
 
-void RemoteKeys::on_told(Peer& peer, const TellKeyLetter& told) {
+bool RemoteKeys::on_told(Peer& peer, const TellKeyLetter& told) {
     const auto found = asked_.find({peer.worker_id, told.key});
     if (found == asked_.end() || !found->second.is_pending)
-        return;
+        return false;
     RemoteKey remote{nullptr, told.origin, told.base, told.length, told.flags, ++serial_};
-    int error = static_cast<int>(told.error);
+    int error = told.error < FI_ERRNO_MAX ? static_cast<int>(told.error) : FI_EOTHER;
     if (error == 0)
         error = learn(peer, told, &remote);
     KeyWaiter* const first = found->second.first;
@@ -143,12 +143,16 @@ void RemoteKeys::on_told(Peer& peer, const TellKeyLetter& told) {
     else
         asked_.erase(found);
     end(peer, first, error == 0 ? &remote : nullptr, error);
+    return true;
 }
 
 int RemoteKeys::learn(Peer& peer, const TellKeyLetter& told, RemoteKey* remote_p) {
     return -without_exceptions([&] {
-        if (told.packed_bytes > told.packed.size())
-            return -FI_EINVAL;
+        const bool has_no_bytes = (told.flags & kHasNoBytes) != 0;
+        if (told.packed_bytes > told.packed.size() || has_no_bytes != (told.packed_bytes == 0)) {
+            owner_.refusals.add(peer.worker_id, "a packed key has another length");
+            return -FI_EOTHER;
+        }
         forget(peer.ep, told.key, serial_);
         if (known_ > mask_ / 2)
             grow();

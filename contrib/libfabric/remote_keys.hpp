@@ -110,7 +110,8 @@ class RemoteKeys {
 
     // ---- Letters of the owner
 
-    void on_told(Peer& peer, const TellKeyLetter& told);
+    /// False: nobody has asked.
+    bool on_told(Peer& peer, const TellKeyLetter& told);
     void on_revoked(const Peer& peer, std::uint64_t key);
 
   private:
