@@ -111,6 +111,29 @@ std::uint32_t rights_of(std::uint64_t access) {
     return rights == 0 ? std::uint32_t{TW_ACCESS_NONE} : rights;
 }
 
+/// Maps the range, which may be any addresses of the process, and all of them (fi_mr(3), "Default
+/// Memory Registration"): an operation that reaches it sees whether memory is there. Address 0 is
+/// nobody's.
+int map_range(Domain& domain, const Mr::Range& range, tw_mem_h* mem_p) {
+    const std::size_t skipped = range.base == nullptr ? 1 : 0;
+    auto* const begin = static_cast<std::byte*>(range.base) + skipped;
+    if (range.length <= skipped ||
+        range.length > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(range.base))
+        return -FI_EINVAL;
+    tw_mem_params_t params{};
+    params.struct_bytes = sizeof params;
+    params.access = rights_of(range.access);
+    const tw_status_t status =
+        tw_mem_map(domain.context, begin, range.length - skipped, &params, mem_p);
+    if (status == TW_OK || skipped == 0)
+        return -error_of(status);
+    FI_WARN(
+        &provider, FI_LOG_MR,
+        "cannot register %zu bytes from address 0: devices register memory that is there only\n",
+        range.length);
+    return -FI_EOPNOTSUPP;
+}
+
 int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* context,
             fid_mr** mr_p) {
     if ((range.access & ~kAccess) != 0)
@@ -125,14 +148,9 @@ int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* con
             error != 0)
             return error;
         if (range.length > 0) {
-            tw_mem_params_t params{};
-            params.struct_bytes = sizeof params;
-            params.access = rights_of(range.access);
-            const tw_status_t status =
-                tw_mem_map(domain.context, range.base, range.length, &params, &mr->mem);
-            if (status != TW_OK) {
+            if (const int error = map_range(domain, range, &mr->mem); error != 0) {
                 domain.regions.remove(mr->key);
-                return -error_of(status);
+                return error;
             }
         }
         *mr_p = mr.release();

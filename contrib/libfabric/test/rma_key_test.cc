@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Keys of registered memory, refusals, and peers that come and go.
+#include <rdma/fi_atomic.h>
+
 #include "rma_pair.hpp"
 
 namespace tagwire::fi_test {
@@ -247,6 +249,80 @@ TEST_F(FiRmaKeys, a_region_of_no_bytes_takes_nothing) {
     EXPECT_EQ(next(b.rx).data, 5U);
     retry([&] { return fi_write(a.ep.get(), text.data(), 1, nullptr, to_b, 0, 9, nullptr); });
     EXPECT_EQ(next_error(a.tx).err, FI_EINVAL);
+}
+
+/// The region that GASNet and OpenSHMEM register where no mode is needed.
+class FiRmaEverything : public FiRmaKeys {
+  protected:
+    bool register_everything() {
+        fid_mr* made = nullptr;
+        const int status =
+            fi_mr_reg(domain.get(), nullptr, SIZE_MAX, kRemote, 0, 9, 0, &made, nullptr);
+        EXPECT_TRUE(status == 0 || status == -FI_EOPNOTSUPP) << status;
+        if (status == 0)
+            everything.reset(made);
+        return status == 0;
+    }
+    static std::uint64_t address_of(const void* of) { return reinterpret_cast<std::uintptr_t>(of); }
+    ~FiRmaEverything() override { everything.reset(); }
+
+    Owner<fid_mr> everything;
+};
+
+TEST_F(FiRmaEverything, a_region_of_all_memory_is_named_by_addresses_or_refused) {
+    Wanted wanted;
+    wanted.caps |= FI_ATOMIC;
+    open_rma(wanted);
+    if (!register_everything())
+        GTEST_SKIP() << "devices register memory that is there only";
+    std::array<std::uint64_t, 4> numbers = {1, 2, 3, 4};
+    const std::uint64_t five = 5;
+    retry([&] {
+        return fi_write(a.ep.get(), &five, 8, nullptr, to_b, address_of(&numbers[1]), 9, &context);
+    });
+    EXPECT_EQ(next(a.tx).op_context, &context);
+    std::uint64_t got = 0;
+    retry([&] {
+        return fi_read(a.ep.get(), &got, 8, nullptr, to_b, address_of(&numbers[2]), 9, nullptr);
+    });
+    EXPECT_EQ(next(a.tx).flags, kReadEntry);
+    EXPECT_EQ(got, 3U);
+    retry([&] {
+        return fi_atomic(a.ep.get(), &five, 1, nullptr, to_b, address_of(&numbers[3]), 9, FI_UINT64,
+                         FI_SUM, nullptr);
+    });
+    EXPECT_EQ(next(a.tx).flags, FI_ATOMIC | FI_WRITE);
+    EXPECT_EQ(numbers, (std::array<std::uint64_t, 4>{1, 5, 3, 9}));
+    Text text(8192, 'm');  // made after the region was
+    retry([&] {
+        return fi_write(a.ep.get(), "later", 5, nullptr, to_b, address_of(text.data() + 5000), 9,
+                        nullptr);
+    });
+    EXPECT_EQ(next(a.tx).flags, kWriteEntry);
+    run_until([&] { return text.compare(5000, 5, "later") == 0; });
+}
+
+TEST_F(FiRmaEverything, nothing_is_at_address_0) {
+    open_rma();
+    if (!register_everything())
+        GTEST_SKIP() << "devices register memory that is there only";
+    Text text(8, '-');
+    for (const std::uint64_t address : {std::uint64_t{0}, ~std::uint64_t{0}}) {
+        retry([&] {
+            return fi_write(a.ep.get(), text.data(), 8, nullptr, to_b, address, 9, &context);
+        });
+        EXPECT_GT(next_error(a.tx).err, 0);
+    }
+    write("alive", 0);
+    EXPECT_EQ(next(a.tx).flags, kWriteEntry);
+    expect_held("alive", 0);
+}
+
+TEST_F(FiRmaKeys, a_region_beyond_the_end_of_memory_is_refused) {
+    open_rma();
+    fid_mr* made = nullptr;
+    auto* const high = reinterpret_cast<void*>(~std::uintptr_t{4095});
+    EXPECT_EQ(fi_mr_reg(domain.get(), high, 8192, kRemote, 0, 9, 0, &made, nullptr), -FI_EINVAL);
 }
 
 TEST_F(FiRmaKeys, many_keys_are_known_at_once) {
