@@ -470,7 +470,60 @@ void counts_of_a_region() {
     }
 }
 
+// ---- Ends before the end
+
+// Whether it is still under way when it is cancelled depends on the provider; it ends once.
+void cancelled_write() {
+    Net net({.caps = kCaps});
+    Memory memory(net, 256);
+    Bytes out = pattern(64);
+    call_msg(net, out, memory.at(0, 64), {.flags = FI_COMPLETION});
+    const auto status = fi_cancel(&net.ep(0)->fid, net.context(1));
+    holds("fi_cancel finds it, or it has ended", status == 0 || status == -FI_ENOENT);
+    const Entry entry = net.next_sent(0);
+    holds("it is cancelled or has succeeded", entry.err == 0 || entry.err == FI_ECANCELED);
+    same("context", net.context(1), entry.op_context);
+    net.quiet("no second entry", net.end(0).sent);
+    call_msg(net, out, memory.at(64, 64), {.flags = FI_COMPLETION, .context = 2});
+    same("context of the next write", net.context(2), net.sent(0).op_context);
+}
+
 // ---- Hints
+
+void calls_of_one_way() {
+    Net net({.caps = kCaps | FI_READ | FI_REMOTE_READ});
+    constexpr std::uint64_t kWays = FI_READ | FI_WRITE | kRemote;
+    same("ways", std::uint64_t{FI_READ | FI_REMOTE_READ}, net.info().caps & kWays);
+    const Memory memory(net, 256, FI_REMOTE_READ);
+    const fi_rma_iov remote = memory.at(0, 64);
+    Bytes bytes(64);
+    call_msg(net, bytes, remote, {.is_read = true, .flags = FI_COMPLETION});
+    net.sent(0);
+    std::int64_t status = 0;
+    net.until("an answer to a write", [&] {
+        status = try_call(net, bytes, remote, {.flags = FI_COMPLETION});
+        return status != -FI_EAGAIN;
+    });
+    holds("a write is refused", status < 0);
+}
+
+void all_memory() {
+    Net net({.caps = kCaps});
+    if (net.info().domain_attr->mr_mode != 0)
+        throw Unsupported("memory is registered by its pages");
+    fid_mr* made = nullptr;
+    if (const int status =
+            fi_mr_reg(net.domain(), nullptr, SIZE_MAX, kRemote, 0, 5, 0, &made, nullptr);
+        status != 0)
+        throw Unsupported("fi_mr_reg: " + std::string(fi_strerror(-status)));
+    const Owned<fid_mr> everything(made);
+    Bytes target(64);
+    Bytes out = pattern(64);
+    call_msg(net, out, {reinterpret_cast<std::uintptr_t>(target.data()), 64, 5},
+             {.flags = FI_DELIVERY_COMPLETE | FI_COMPLETION});
+    net.sent(0);
+    same_bytes("memory of the target", out, target);
+}
 
 void ways_are_all_there() {
     const Info info = ask(*hints_of({.caps = FI_RMA}));
@@ -500,6 +553,9 @@ constexpr std::array kCases{
     Case{"rma_selective", kCalls, "", "fi_rma FI_COMPLETION", selective},
     Case{"rma_fence", kCalls, "W96", "fi_rma FI_FENCE", fenced_read},
     Case{"rma_caps", kCalls, "", "fi_getinfo FI_READ, FI_WRITE", ways_are_all_there},
+    Case{"rma_one_way", kCalls, "", "fi_getinfo FI_READ, FI_WRITE", calls_of_one_way},
+    Case{"rma_cancel", kCalls, "", "fi_endpoint fi_cancel", cancelled_write},
+    Case{"mr_all_memory", kMemory, "", "fi_mr Default Memory Registration", all_memory},
     Case{"mr_key_in_use", kMemory, "", "fi_mr ERRORS", key_is_in_use},
     Case{"mr_key_again", kMemory, "W98", "fi_mr requested_key", key_is_used_again},
     Case{"mr_basic", kMemory, "", "fi_mr FI_MR_VIRT_ADDR, FI_MR_PROV_KEY", addresses_of_the_target},
