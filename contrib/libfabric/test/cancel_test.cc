@@ -78,7 +78,7 @@ TEST_F(FiCancel, the_others_that_wait_for_a_key_go_on) {
         memory = Text(4096, '-');
         enter(kRemote, 70 + static_cast<std::uint64_t>(cancelled));
         for (std::size_t i = 0; i < 3; ++i)
-            ASSERT_EQ(try_write("abc" + i, 1, &contexts[i], 9 * i), 0);
+            ASSERT_EQ(try_write(&"abc"[i], 1, &contexts[i], 9 * i), 0);
         EXPECT_EQ(cancel(&contexts[cancelled]), 0);
         expect_canceled(&contexts[cancelled]);
         for (int i = 0; i < 3; ++i)
