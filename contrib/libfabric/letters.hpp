@@ -23,7 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <unordered_map>
+#include <map>
 
 #include "provider.hpp"
 
@@ -92,7 +92,7 @@ class Outbox {
     void settle(Post& post);
 
     Ep& owner_;
-    std::unordered_map<std::uint64_t, Post> posts_;  // by worker
+    std::map<std::uint64_t, Post> posts_;  // by worker; iterators stay valid
     std::size_t waiting_ = 0;
 };
 
