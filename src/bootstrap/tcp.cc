@@ -39,7 +39,7 @@ Result join_as_rank(const Settings& settings, const addrinfo* addresses, MethodP
 }  // namespace
 
 Result join_tcp(const Settings& settings, MethodPtr* method_p) {
-    AddressList addresses(nullptr, &freeaddrinfo);
+    ucs::AddressList addresses(nullptr, &freeaddrinfo);
     if (Result result = resolve(settings.where, &addresses); !result.ok())
         return result;
     return settings.rank == 0 ? join_as_coordinator(settings, addresses.get(), method_p)

@@ -188,7 +188,7 @@ std::string TcpAdmission::why_not(const Stream& stranger) const {
 }
 
 void TcpAdmission::refuse(Stream& stranger, const std::string& why) {
-    const std::string peer = peer_text(stranger.fd());
+    const std::string peer = ucs::peer_text(stranger.fd());
     last_refusal_ = why;
     if (++refused_ <= kRefusalsLoggedMax)
         TW_LOG_WARN("bootstrap: refused %s: %s", peer.c_str(), why.c_str());

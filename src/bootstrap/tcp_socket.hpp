@@ -3,22 +3,16 @@
 // close-on-exec.
 #pragma once
 
-#include <netdb.h>
-#include <sys/socket.h>
-
-#include <memory>
 #include <string>
 
 #include "bootstrap/result.hpp"
-#include "ucs/sys/fd.hpp"
+#include "ucs/sys/inet.hpp"
 
 namespace tagwire::bootstrap {
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
 /// "HOST:PORT", "[V6]:PORT", or "PORT" for 127.0.0.1. UCS_ERR_INVALID_PARAM: not of that form.
 /// UCS_ERR_UNREACHABLE: no such host.
-Result resolve(const std::string& where, AddressList* list_p);
+Result resolve(const std::string& where, ucs::AddressList* list_p);
 
 /// Listens at the first address of the list that this machine has, and nowhere else.
 Result tcp_listen(const std::string& where, const addrinfo* list, ucs::UniqueFd* fd_p);
@@ -29,8 +23,5 @@ Result tcp_connect(const addrinfo* list, const Deadline& deadline, ucs::UniqueFd
 
 /// Whether only processes of this machine reach a bound socket.
 bool is_loopback(int fd);
-
-/// "10.0.0.1:4711" of the other end.
-std::string peer_text(int fd);
 
 }  // namespace tagwire::bootstrap
