@@ -35,6 +35,7 @@
 #include <protocols/api/tw_data.h>
 #include <protocols/api/tw_def.h>
 #include <protocols/api/tw_explain.h>
+#include <protocols/api/tw_listen.h>
 #include <protocols/api/tw_rma.h>
 #include <protocols/api/tw_version.h>
 #include <tagwire_status.h>

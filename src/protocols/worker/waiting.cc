@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/waiting.hpp"
 
+#include <cerrno>
+#include <cstring>
+
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
@@ -15,10 +18,20 @@ ucs_status_t Waiting::event_fd(int* fd_p) {
         rails = contexts->rails();
     for (const auto& rail : worker_.rails())
         rails.push_back(rail.get());
+    const bool was_open = wakeup_.is_open();
     const ucs_status_t status = wakeup_.open(rails);
-    if (status == UCS_OK)
-        *fd_p = wakeup_.fd();
-    return status;
+    if (status != UCS_OK)
+        return status;
+    if (!was_open && worker_.lookout != nullptr)
+        add(worker_.lookout->fd());
+    *fd_p = wakeup_.fd();
+    return UCS_OK;
+}
+
+void Waiting::add(int fd) {
+    if (wakeup_.is_open() && !wakeup_.add(fd))
+        TW_LOG_ERROR("wake-up: connections by host and port do not wake who sleeps: %s",
+                     std::strerror(errno));
 }
 
 void Waiting::signal() {

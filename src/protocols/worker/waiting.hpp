@@ -23,6 +23,8 @@ class Waiting {
 
     ucs_status_t create() { return wakeup_.create(); }
     ucs_status_t event_fd(int* fd_p);
+    /// The worker's descriptor tells of this one as well, while it is readable.
+    void add(int fd);
     /// For the program, which sleeps on the descriptor. UCS_ERR_BUSY: there is something to
     /// progress, or to poll.
     ucs_status_t arm();

@@ -27,6 +27,8 @@ class Wakeup {
     bool is_open() const { return static_cast<bool>(epoll_); }
     int fd() const { return epoll_.get(); }
 
+    /// One more descriptor wakes, once open. False: errno says why.
+    bool add(int fd) const;
     /// An earlier ring() no longer counts. UCS_ERR_BUSY: the timer has ended.
     ucs_status_t take();
     /// Behind take(). As clock_now_ns(); UINT64_MAX: never.
@@ -37,8 +39,6 @@ class Wakeup {
     void ring() const;
 
   private:
-    bool add(int fd) const;
-
     ucs::UniqueFd epoll_;
     ucs::UniqueFd timer_;
     ucs::UniqueFd event_;

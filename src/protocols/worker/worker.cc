@@ -218,6 +218,7 @@ ucs_status_t Worker::open_device_tags() {
 
 Worker::~Worker() {
     requests_.silence();
+    lookout.reset();
     if (tx_contexts_ != nullptr) {
         // They go first, and their endpoints with them.
         endpoints_.for_each([](Endpoint& ep) { ep.tx.contexts = nullptr; });
@@ -300,9 +301,20 @@ std::uint64_t Worker::look_at_clock_next() {
 
 unsigned Worker::look_around() {
     calls_left_ = kCallsPerLook;
-    const unsigned count = look_at_rails();
+    unsigned count = look_at_rails();
     look_at_peers();
+    if (lookout != nullptr) {
+        calls_left_ = kCallsPerLookout;
+        count += lookout->look();
+    }
     return count;
+}
+
+void set_lookout(WorkerCore& core, std::unique_ptr<Lookout> lookout) {
+    Worker& worker = worker_of(core);
+    worker.lookout = std::move(lookout);
+    worker.look_at_clock_next();
+    worker.waiting().add(worker.lookout->fd());
 }
 
 /// A peer may choose a rail that this side has no endpoint on, and come without being asked. The

@@ -101,6 +101,7 @@ class alignas(128) Worker : public WorkerCore {
     /// Calls of progress between two looks at the clock, and at rails that nobody uses.
     static constexpr unsigned kCallsPerLook = 1024;
     static constexpr unsigned kCallsPerRailLook = 128;
+    static constexpr unsigned kCallsPerLookout = 128;
 
     std::vector<std::byte> address_;
     ucs_async_context_t* async_ = nullptr;

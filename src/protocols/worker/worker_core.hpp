@@ -28,6 +28,7 @@
 #include "protocols/request/request_table.hpp"
 #include "protocols/rma/rma_ops.hpp"
 #include "protocols/worker/delegated_call.hpp"
+#include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_counters.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -153,6 +154,7 @@ class WorkerCore : public tw_worker {
     tw_worker_limits_t limits;
     ReceivePath receive_path;
     WorkerLock lock;
+    std::unique_ptr<Lookout> lookout;  // set_lookout(); null: nobody needed one
 
   protected:
     WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx, PeerTable& peers,

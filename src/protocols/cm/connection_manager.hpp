@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connections by host and port of one worker: listeners, requests of peers, and connections that
+// this side has begun. Everything happens in progress, by non-blocking sockets in one epoll set;
+// only names are looked up elsewhere.
+//
+//   Listener --accept--> ConnRequest: reading -> offered -> answered, or turned away
+//   Connecting: looking up -> connecting -> waiting for the reply -> reported
+//
+// Threads: as the worker's calls. Callbacks run without the worker's lock, and may end any of
+// these, the one that called included: after a callback nothing of it is touched.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "protocols/api/tw_listen.h"
+#include "protocols/worker/lookout.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/memory/reserve.hpp"
+#include "ucs/sys/inet.hpp"
+
+namespace tagwire::proto {
+
+class ConnectionManager;
+
+/// Waits for a descriptor, for at most some time.
+class Watched : public ucs::FromReserve {
+  public:
+    explicit Watched(ConnectionManager& owner) : cm(owner) {}
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+    virtual ~Watched();
+
+    /// The descriptor is ready. These may end the object.
+    virtual void on_ready() = 0;
+    virtual void on_late() = 0;
+    /// on_ready() was given up for want of memory.
+    virtual void on_no_memory() = 0;
+
+    ConnectionManager& cm;
+    std::uint64_t serial = 0;             // in the epoll set; 0: it is in none
+    std::uint64_t deadline = UINT64_MAX;  // ns
+};
+
+class ConnectionManager final : public Lookout {
+  public:
+    /// UCS_ERR_IO_ERROR: the system has no more descriptors.
+    static ucs_status_t create(WorkerCore& worker, std::unique_ptr<Lookout>* lookout_p);
+    ~ConnectionManager() override;
+
+    unsigned look() override;
+    int fd() const override { return epoll_.get(); }
+
+    // ---- For listeners, requests and connections
+
+    WorkerCore& worker() const { return worker_; }
+    /// The worker's.
+    WireBytes address() const { return {address_, address_bytes_}; }
+    /// For EPOLLx `events`, from now on only for these. False: the system has no room.
+    bool watch(Watched& one, int fd, std::uint32_t events);
+    void unwatch(Watched& one, int fd);
+    void forget(const Watched& gone);
+    /// on_late() is called behind this time; UINT64_MAX: never.
+    void set_deadline(Watched& one, std::uint64_t deadline_ns);
+    void add(std::unique_ptr<Watched> one) { all_.push_back(std::move(one)); }
+    void destroy(const Watched& one);
+    /// The endpoint to the worker of that address.
+    ucs_status_t connect(WireBytes address, std::uint32_t flags, void* user_data, tw_ep_h* ep_p);
+
+  private:
+    explicit ConnectionManager(WorkerCore& worker) : worker_(worker) {}
+    bool open();
+    void see(std::uint64_t serial);
+    bool watch_timer() const;
+    void set_timer();
+    void expire();
+
+    WorkerCore& worker_;
+    std::byte address_[TW_ADDRESS_BYTES_MAX];
+    std::size_t address_bytes_ = sizeof address_;
+    ucs::UniqueFd epoll_;
+    ucs::UniqueFd timer_;
+    std::uint64_t serials_ = 0;
+    std::uint64_t next_deadline_ = UINT64_MAX;
+    ucs::ReserveHashMap<std::uint64_t, Watched*> by_serial_;
+    ucs::ReserveVector<std::unique_ptr<Watched>> all_;
+};
+
+}  // namespace tagwire::proto
