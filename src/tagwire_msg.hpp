@@ -28,6 +28,7 @@
 #include <protocols/api/cxx_msg_completion.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_ep.hpp>
+#include <protocols/api/cxx_msg_listen.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 #include <protocols/api/cxx_msg_rma.hpp>
 #include <protocols/api/cxx_msg_worker.hpp>

@@ -36,6 +36,9 @@ class Endpoint {
         return Endpoint(ep);
     }
 
+    /// Takes over an endpoint that the C API has made.
+    static Endpoint adopt(tw_ep_h ep) { return Endpoint(ep); }
+
     [[nodiscard]] tw_ep_h get() const { return ep_.get(); }
     [[nodiscard]] void* user_data() const { return tw_ep_user_data(get()); }
 
