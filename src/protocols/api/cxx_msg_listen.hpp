@@ -97,7 +97,7 @@ class Listener {
     detail::Owner<tw_listener_h, tw_listener_destroy> listener_;
 };
 
-/// What tw_ep_connect() is told beside where and by whom.
+/// The rest that tw_ep_connect() is told.
 struct ConnectParams {
     std::span<const std::byte> private_data = {};
     void* user_data = nullptr;
