@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
 
