@@ -18,7 +18,7 @@ namespace tagwire::proto {
 
 namespace {
 
-constexpr std::uint64_t kTimeoutNs = 10'000'000'000;
+constexpr std::uint64_t kConnectTimeoutNs = 10'000'000'000;
 
 ReserveBytes copy_of(const void* data, std::size_t length) {
     const auto* bytes = static_cast<const std::byte*>(data);
@@ -48,7 +48,7 @@ ucs_status_t Connecting::begin(ConnectionManager& cm, const char* where, const u
         return status;
     if (!cm.watch(*one, one->lookup_.fd(), EPOLLIN))
         return UCS_ERR_IO_ERROR;
-    const std::uint64_t timeout = params.timeout_ns == 0 ? kTimeoutNs : params.timeout_ns;
+    const std::uint64_t timeout = params.timeout_ns == 0 ? kConnectTimeoutNs : params.timeout_ns;
     const std::uint64_t now = ucs::clock_now_ns();
     cm.set_deadline(*one, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
     cm.add(std::move(one));

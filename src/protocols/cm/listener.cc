@@ -19,7 +19,7 @@ namespace tagwire::proto {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr std::uint64_t kTimeoutNs = 5'000'000'000;
+constexpr std::uint64_t kRequestTimeoutNs = 5'000'000'000;
 constexpr unsigned kRequestsMax = 64;
 
 ucs_status_t listen_status(int error) {
@@ -29,7 +29,7 @@ ucs_status_t listen_status(int error) {
 }
 
 std::uint64_t timeout_of(const tw_listen_params_t& params) {
-    return params.timeout_ns == 0 ? kTimeoutNs : params.timeout_ns;
+    return params.timeout_ns == 0 ? kRequestTimeoutNs : params.timeout_ns;
 }
 
 /// The descriptors are others' for now: progress does not spin on those that wait.
