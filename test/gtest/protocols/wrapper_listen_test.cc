@@ -57,7 +57,7 @@ TEST_F(MsgListenWrapper, two_workers_connect) {
     EXPECT_EQ(asked_by, "a client");
     EXPECT_EQ(told, "welcome");
     EXPECT_EQ(to_client->user_data(), &asked_by);
-    ASSERT_EQ(to_server->tag_send(bytes("hello"), 7), TW_OK);
+    ASSERT_GE(to_server->tag_send(bytes("hello"), 7), TW_OK);
     std::array<std::byte, 5> buffer{};
     tw_completion_t done{};
     done.status = TW_INPROGRESS;
