@@ -2,8 +2,8 @@
 // The memory that callbacks get with a message: the peer's buffer itself, or a copy of it.
 #pragma once
 
+#include "uct/desc_pool.hpp"
 #include "uct/iface_params.hpp"
-#include "uct/sm/desc_pool.hpp"
 #include "uct/sm/link.hpp"
 
 namespace tagwire::sm {
@@ -20,8 +20,8 @@ class RxDescs {
 
     void open(const uct::IfaceParams& params) {
         // A peer's buffers may be larger than ours.
-        copies_ = new DescPool(params.rx_headroom, kSegBytesMax, params.am_alignment,
-                               params.am_align_offset);
+        copies_ = new uct::DescPool(params.rx_headroom, kSegBytesMax, params.am_alignment,
+                                    params.am_align_offset);
         copies_always_ = params.rx_headroom > 0 || params.am_alignment > kCacheLine ||
                          params.am_align_offset % params.am_alignment != 0;
     }
@@ -52,8 +52,8 @@ class RxDescs {
     }
 
   private:
-    DescPool* copies_ = nullptr;  // abandons itself
-    bool copies_always_ = false;  // headroom or an alignment that peers' buffers do not have
+    uct::DescPool* copies_ = nullptr;  // abandons itself
+    bool copies_always_ = false;       // headroom or an alignment that peers' buffers do not have
 };
 
 }  // namespace tagwire::sm

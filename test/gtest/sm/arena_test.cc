@@ -21,13 +21,15 @@
 #include <utility>
 #include <vector>
 
-#include "uct/sm/desc_pool.hpp"
+#include "uct/desc_pool.hpp"
 #include "uct/sm/key_guard.hpp"
 #include "uct/sm/layout.hpp"
 #include "uct/sm/wire.hpp"
 
 namespace tagwire::sm {
 namespace {
+
+using uct::DescPool;
 
 constexpr std::size_t kArenaBytes = std::size_t{1} << 20;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Private receive descriptors: for users who asked for headroom (which must not lie where a peer
-// can write), and for messages of a peer that would soon run out of send buffers because the user
-// holds them. Owner thread only. Descriptors, and the regions they lie in, are made when first
-// needed.
+// Private receive descriptors that callbacks may keep: of sm for users who asked for headroom
+// (which must not lie where a peer can write) and where the peer would run out of send buffers as
+// the user holds them, of tcp for messages that come in several parts. Owner thread only.
+// Descriptors, and the regions they lie in, are made when first needed.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include "ucs/sys/shm.hpp"
 #include "uct/desc_region.hpp"
 
-namespace tagwire::sm {
+namespace tagwire::uct {
 
 class DescPool {
   public:
@@ -56,11 +56,11 @@ class DescPool {
     [[nodiscard]] std::size_t held() const { return made_ - free_.size(); }
 
   private:
-    struct Region : uct::DescRegionHeader {
+    struct Region : DescRegionHeader {
         DescPool* pool;
     };
 
-    static void release(uct::DescRegionHeader* header, void* desc) {
+    static void release(DescRegionHeader* header, void* desc) {
         DescPool& pool = *static_cast<Region*>(header)->pool;
         pool.free_.push_back(static_cast<std::byte*>(desc) + pool.user_headroom_ -
                              pool.data_offset_);
@@ -72,14 +72,14 @@ class DescPool {
         if (made_ == kCountMax)
             return false;
         const std::size_t page = ucs::page_bytes();
-        const std::size_t per_region = (uct::kDescRegionBytes - page) / stride_;
+        const std::size_t per_region = (kDescRegionBytes - page) / stride_;
         const std::size_t place = made_ % per_region;
         if (place == 0) {
             const std::size_t bytes = ucs::round_up(per_region * stride_, page);
             ucs::Mapping region;
-            if (ucs::map_behind_header(-1, bytes, page, uct::kDescRegionBytes, &region) != UCS_OK)
+            if (ucs::map_behind_header(-1, bytes, page, kDescRegionBytes, &region) != UCS_OK)
                 return false;
-            ::new (region.front()) Region{{uct::kDescRegionMagic, &DescPool::release}, this};
+            ::new (region.front()) Region{{kDescRegionMagic, &DescPool::release}, this};
             regions_.push_back(std::move(region));
         }
         free_.push_back(regions_.back().base() + place * stride_);
@@ -96,4 +96,4 @@ class DescPool {
     ucs::ReserveVector<std::byte*> free_;
 };
 
-}  // namespace tagwire::sm
+}  // namespace tagwire::uct
