@@ -12,6 +12,7 @@ MODULES = [
     ("src/uct/ib/dc", "ib/dc"),
     ("src/uct/ib/ud", "ib/ud"),
     ("src/uct/ib", "ib"),
+    ("src/uct/tcp", "tcp"),
     ("src/uct", "uct"),
     ("src/protocols", "protocols"),
     ("src/vhca", "vhca"),
@@ -26,7 +27,7 @@ MODULES = [
 # module -> the modules whose headers it may include; itself is understood.
 PUBLIC_API = {"ucs", "uct/api", "protocols", "public"}  # their *.h, and the wrappers
 WRAPPERS = {"src/tagwire.hpp", "src/tagwire_bootstrap.hpp", "src/tagwire_msg.hpp"}
-TRANSPORTS = {"sm", "ib", "ib/rc", "ib/dc", "ib/ud"}
+TRANSPORTS = {"sm", "ib", "ib/rc", "ib/dc", "ib/ud", "tcp"}
 MAY_INCLUDE = {
     "ucs": {"public"},
     "uct/api": {"ucs"},
@@ -37,6 +38,7 @@ MAY_INCLUDE = {
     "ib/rc": {"ucs", "uct/api", "uct", "ib"},
     "ib/dc": {"ucs", "uct/api", "uct", "ib"},
     "ib/ud": {"ucs", "uct/api", "uct", "ib"},
+    "tcp": {"ucs", "uct/api", "uct"},
     "protocols": {"ucs", "uct/api", "public"},
     "vhca": {"ucs"},
     "bootstrap": {"ucs", "public"},

@@ -14,6 +14,7 @@
 #include "uct/ib/transport.hpp"
 #include "uct/ib/ud/ud.hpp"
 #include "uct/sm/sm_component.hpp"
+#include "uct/tcp/tcp_component.hpp"
 
 namespace tagwire::ib {
 
@@ -37,7 +38,7 @@ void add_table(std::vector<const ucs::OptionTable*>* tables, const ucs::OptionTa
 }  // namespace
 
 std::span<const Component* const> all_components() {
-    static const std::array families{&sm::component(), &ib::component()};
+    static const std::array families{&sm::component(), &ib::component(), &tcp::component()};
     return families;
 }
 

@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 /// Devices of the virtual HCA reach processes of this host, which shared memory does better.
 constexpr std::string_view kVirtual = "vhca";
+constexpr std::string_view kOnlyByName = "tcp";
 /// Registering a page for less than this pays within a message.
 constexpr double kCheapSeconds = 1e-6;
 constexpr double kCheapBytes = 1 << 20;
@@ -37,11 +38,15 @@ bool is_virtual(std::string_view device) {
     return device.starts_with(kVirtual);
 }
 
+bool is_only_by_name(const uct_tl_resource_desc_t& desc) {
+    return desc.tl_name == kOnlyByName;
+}
+
 /// `part` is the name of a transport, with or without a device, or "auto".
 bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
     const std::string_view device = desc.dev_name;
     if (part == kAuto)
-        return !is_virtual(device);
+        return !is_virtual(device) && !is_only_by_name(desc);
     const std::size_t colon = part.find(':');
     return part.substr(0, colon) == desc.tl_name &&
            (colon == std::string_view::npos || part.substr(colon + 1) == device);

@@ -49,7 +49,8 @@ TEST(Transports, have_ranks_that_never_change) {
         EXPECT_NE(transport->component, nullptr);
     };
     ASSERT_EQ(tagwire_uct_transports(add, &ranks), UCS_OK);
-    const std::map<std::string, unsigned> first{{"rc", 0}, {"dc", 10}, {"ud", 20}, {"sm", 30}};
+    const std::map<std::string, unsigned> first{
+        {"rc", 0}, {"tcp", 5}, {"dc", 10}, {"ud", 20}, {"sm", 30}};
     for (const auto& [name, rank] : first)
         EXPECT_EQ(ranks.at(name), rank) << name;
     std::set<unsigned> taken;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The connection to one peer interface: state that both directions share. A peer that has not sent
+// anything costs this object and no buffer.
+//
+//   opened by us:    kConnecting -> kGreeted -> kReady
+//                                       +-----> kWaiting (crossed: the peer's connection comes)
+//   accepted:        half open (listener.hpp) -> kReady
+//   each             -> kFailed: reported to its endpoints in progress, then it has none
+//
+// Owner thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "ucs/memory/reserve.hpp"
+#include "ucs/sys/fd.hpp"
+#include "uct/tcp/address.hpp"
+#include "uct/tcp/ops.hpp"
+#include "uct/tcp/send_queue.hpp"
+
+namespace tagwire::tcp {
+
+struct Incoming;
+
+enum class State : std::uint8_t { kConnecting, kGreeted, kWaiting, kReady, kFailed };
+
+class Connection : public ucs::FromReserve {
+  public:
+    explicit Connection(TcpIface& owner) : iface(owner) {}
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    TcpIface& iface;
+    ucs::UniqueFd fd;
+    State state = State::kConnecting;
+    bool was_opened_by_us = false;
+    bool is_known = false;  // the table leads to it
+    bool is_hot = false;
+    bool is_working = false;  // in the list of those that get a turn in progress
+    bool is_blocked = false;  // the kernel is full; EPOLLOUT tells
+    bool is_watched_for_room = false;
+    bool is_reading = false;
+    bool fence_waits = false;
+    std::uint8_t empty_reads = 0;
+    ucs_status_t failure = UCS_OK;
+    ucs_status_t put_failure = UCS_OK;  // of puts that nobody waits for; the next flush tells
+    std::uint16_t port = 0;
+    IpAddress address;
+    Cookie cookie{};
+    std::uint64_t instance = 0;
+    std::uint64_t deadline = 0;  // ns, until it is ready
+    std::uint64_t burst = 0;     // turn of progress in which it wrote at once
+    std::uint32_t place = 0;     // in the list of all
+    std::uint32_t ops_count = 0;
+    std::uint32_t gets = 0;         // ours that are under way; a fence waits for them
+    std::uint32_t puts = 0;         // numbers of puts without an operation: sent,
+    std::uint32_t puts_asked = 0;   // asked for by a flush,
+    std::uint32_t puts_placed = 0;  // known to be placed
+    TcpEp* eps = nullptr;
+    OpList ops;
+    OpList receives;
+    SendQueue tx;
+    Incoming* incoming = nullptr;  // a frame that came in part
+
+    [[nodiscard]] bool is_ready() const { return state == State::kReady; }
+};
+static_assert(sizeof(Connection) <= 300, "a silent peer is cheap");
+
+}  // namespace tagwire::tcp

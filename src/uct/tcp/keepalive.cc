@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/tcp/keepalive.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/tcp/tcp_iface.hpp"
+
+namespace tagwire::tcp {
+
+namespace {
+
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+constexpr std::uint64_t kNsPerS = 1'000'000'000;
+/// Looks, and the kernel's probes, within the timeout.
+constexpr std::uint64_t kLooks = 4;
+constexpr int kProbes = 3;
+
+}  // namespace
+
+void Keepalive::open(std::uint64_t timeout_ns) {
+    timeout_ns_ = timeout_ns;
+    if (timeout_ns_ == 0)
+        return;
+    next_ = ucs::clock_now_ns() + timeout_ns_ / kLooks;
+    iface_.note_deadline(next_);
+}
+
+void Keepalive::set_socket_options(int fd) const {
+    if (timeout_ns_ == 0)
+        return;
+    const int one = 1;
+    const int idle_s = static_cast<int>(std::max<std::uint64_t>(timeout_ns_ / 2 / kNsPerS, 1));
+    const int interval_s = std::max(idle_s / kProbes, 1);
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+}
+
+/// Asked, by data or by probes of a closed window, and nothing came back for the whole timeout.
+bool Keepalive::is_silent(Connection& connection) const {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (::getsockopt(connection.fd.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+        return false;
+    const bool is_asked = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) ||
+                          info.tcpi_probes >= 2 || info.tcpi_backoff >= 2;
+    const std::uint64_t silence_ns = info.tcpi_last_ack_recv * kNsPerMs;
+    return is_asked && silence_ns >= timeout_ns_;
+}
+
+void Keepalive::look(std::uint64_t now_ns) {
+    if (timeout_ns_ == 0)
+        return;
+    if (now_ns >= next_) {
+        next_ = now_ns + timeout_ns_ / kLooks;
+        for (const auto& connection : iface_.connections.all()) {
+            if (!connection->is_ready() || !is_silent(*connection))
+                continue;
+            TW_LOG_WARN("tcp: %s port %u acknowledged nothing for TAGWIRE_TCP_PEER_TIMEOUT",
+                        text_of(connection->address).c_str(), connection->port);
+            iface_.failures.fail(*connection, UCS_ERR_ENDPOINT_TIMEOUT);
+        }
+    }
+    iface_.note_deadline(next_);
+}
+
+}  // namespace tagwire::tcp

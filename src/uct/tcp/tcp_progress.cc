@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The progress of an interface, and sleeping.
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ucs/time/clock.hpp"
+#include "uct/tcp/tcp_ep.hpp"
+#include "uct/tcp/tcp_iface.hpp"
+
+namespace tagwire::tcp {
+
+unsigned TcpIface::progress() {
+    sender.end_bursts();
+    if (in_progress_ > 0) [[unlikely]]  // from a callback: the shared buffer is in use
+        return 0;
+    ++in_progress_;
+    ++turns_;
+    unsigned count = hot_count_ > 0 ? read_hot() : 0;
+    if (hot_count_ == 0 || turns_ % kTurnsPerLook == 0)
+        count += look();
+    if (turns_ % kTurnsPerClock == 0)
+        look_at_clock();
+    if (has_work_)
+        count += work();
+    --in_progress_;
+    return count;
+}
+
+unsigned TcpIface::read_hot() {
+    unsigned count = 0;
+    for (std::size_t i = 0; i < hot_count_;) {
+        Connection& connection = *hot_[i];
+        count += reader.read(connection);
+        if (i >= hot_count_ || hot_[i] != &connection)
+            continue;  // it has failed, and another one is in its place
+        if (connection.empty_reads < kEmptyReadsMax) {
+            ++i;
+            continue;
+        }
+        counters_.add(TcpCounter::kCooled);
+        connection.is_hot = false;
+        hot_[i] = hot_[--hot_count_];
+    }
+    return count;
+}
+
+/// Reads one that epoll told of, which may become hot.
+unsigned TcpIface::read(Connection& connection) {
+    if (connection.is_hot)
+        return 0;  // has its turn each time
+    const unsigned count = reader.read(connection);
+    if (count > 0 && connection.is_ready() && hot_count_ < kHotMax) {
+        connection.is_hot = true;
+        connection.empty_reads = 0;
+        hot_[hot_count_++] = &connection;
+    }
+    return count;
+}
+
+unsigned TcpIface::look() {
+    std::array<epoll_event, kEventsPerLook> room;
+    unsigned count = 0;
+    for (const epoll_event& event : events.take(room)) {
+        const std::uint64_t token = event.data.u64;
+        switch (static_cast<Watched>(token & kWatchedMask)) {
+            case Watched::kListener:
+                count += listener.accept();
+                break;
+            case Watched::kHalfOpen:
+                count += listener.read(token);
+                break;
+            case Watched::kTimer: {
+                std::uint64_t expired = 0;
+                static_cast<void>(::read(timer_.get(), &expired, sizeof expired));
+                look_at_clock();
+                break;
+            }
+            case Watched::kConnection:
+                count += on_event(*reinterpret_cast<Connection*>(token), event.events);
+                break;
+        }
+    }
+    return count;
+}
+
+unsigned TcpIface::on_event(Connection& connection, std::uint32_t told) {
+    if (connection.failure != UCS_OK)
+        return 0;  // by an event before this one
+    if (!connection.is_ready())
+        return connections.go_on(connection, told);
+    unsigned count = 0;
+    if ((told & EPOLLOUT) != 0 && connection.is_blocked) {
+        connection.is_blocked = false;
+        sender.write(connection);
+        if (!connection.is_blocked)
+            sender.watch_for_room(connection, false);
+        add_work(connection);
+        ++count;
+    }
+    if ((told & ~std::uint32_t{EPOLLOUT}) != 0 && connection.failure == UCS_OK)
+        count += read(connection);
+    return count;
+}
+
+unsigned TcpIface::work() {
+    has_work_ = false;
+    unsigned count = failures.bury() + tags.report_cancelled();
+    const ucs::ReserveVector<Connection*> working = std::exchange(working_, {});
+    for (Connection* connection : working)
+        connection->is_working = false;
+    for (Connection* connection : working) {
+        if (connection->failure != UCS_OK)
+            continue;
+        const std::uint64_t before = connection->tx.written();
+        sender.write(*connection);
+        ops.settle_flushes(*connection);
+        count += connection->tx.written() != before ? 1 : 0;
+        if (connection->is_ready() && !connection->tx.empty() && !connection->is_blocked)
+            add_work(*connection);
+    }
+    count += end_sent() + static_cast<unsigned>(pending.dispatch(kPollBudget));
+    count += failures.bury();
+    failures.reap();
+    has_work_ |= !working_.empty() || tags.has_cancelled() || failures.has_failed() ||
+                 !pending.empty() || !pools.sent.empty();
+    return count;
+}
+
+unsigned TcpIface::end_sent() {
+    const ucs::ReserveVector<TxPools::Sent> sent = std::exchange(pools.sent, {});
+    for (const TxPools::Sent& each : sent)
+        if (Op* op = ops.find(each.op))
+            ops.finish(*op, each.status);
+    return static_cast<unsigned>(sent.size());
+}
+
+void TcpIface::look_at_clock() {
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now < deadline_)
+        return;
+    deadline_ = UINT64_MAX;
+    listener.expire(now);
+    connections.expire(now);
+    keepalive.look(now);
+}
+
+void TcpIface::add_work(Connection& connection) {
+    has_work_ = true;
+    if (connection.is_working || connection.failure != UCS_OK)
+        return;
+    connection.is_working = true;
+    working_.push_back(&connection);
+}
+
+void TcpIface::drop_work(Connection& connection) {
+    std::erase(working_, &connection);
+    if (!connection.is_hot)
+        return;
+    connection.is_hot = false;
+    Connection** place = std::find(hot_.begin(), hot_.begin() + hot_count_, &connection);
+    *place = hot_[--hot_count_];
+}
+
+// ---- Sleeping
+
+ucs_status_t TcpIface::event_fd_get(int* fd_p) {
+    *fd_p = events.fd();
+    return UCS_OK;
+}
+
+void TcpIface::set_timer() {
+    if (std::exchange(timer_set_, deadline_) == deadline_)
+        return;
+    itimerspec when{};
+    if (deadline_ != UINT64_MAX)
+        when.it_value = ucs::timespec_of(std::max<std::uint64_t>(deadline_, 1));
+    ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+// Nothing is reported here: the program expects that in progress only.
+ucs_status_t TcpIface::event_arm(unsigned) {
+    if (in_progress_ > 0 || failures.has_failed() || tags.has_cancelled())
+        return UCS_ERR_BUSY;
+    for (Connection* connection : working_) {
+        if (connection->is_ready() && !connection->is_blocked)
+            return UCS_ERR_BUSY;
+    }
+    // Requests that wait for room in a socket are woken by it; others may have their turn now.
+    if (!pending.empty() && !is_pending_blocked())
+        return UCS_ERR_BUSY;
+    set_timer();
+    return UCS_OK;
+}
+
+bool TcpIface::is_pending_blocked() const {
+    return std::ranges::any_of(connections.all(), [](const auto& connection) {
+        return connection->is_blocked || !connection->is_ready();
+    });
+}
+
+}  // namespace tagwire::tcp
