@@ -265,7 +265,7 @@ TEST_P(Lifecycle, what_ends_within_close_may_give_descriptors_back) {
     }
     ASSERT_TRUE(until([&] { return sender().am_count == 3; }));
     const Buffer from = make_payload(sender(), 4096, 1);
-    const Buffer to(receiver(), 4096, Backing::kAllocated);
+    const Buffer to(receiver(), 4096, remote_backings(receiver()).front());
     const RemoteKey key(sender(), to.packed_rkey());
     const uct_iov_t iov = from.iov();
     Completion completion;

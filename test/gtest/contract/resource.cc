@@ -118,6 +118,8 @@ Knobs knobs_of(const Resource& resource) {
                 .ring_start = "",
                 .iface_config = {{"UD_PEER_TIMEOUT", "2s"}}};
     }
+    if (resource.transport == "tcp")
+        return {.posted_receives_max = "TCP_TAG_DEPTH", .ring_start = ""};
     return {.posted_receives_max = "", .ring_start = ""};
 }
 
