@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One connection for two interfaces, cheap silent peers, ports of choice.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "stranger.hpp"
+#include "uct/tcp/connection.hpp"
+
+namespace tagwire::test {
+namespace {
+
+// Whichever side has the smaller instance, which is random.
+TEST(TcpConnection, two_that_cross_share_one) {
+    for (int round = 0; round < 20; ++round) {
+        Entity one(loopback_of_tcp());
+        Entity other(loopback_of_tcp());
+        const Connection there = connect(one, other);
+        const Connection back = connect(other, one);
+        for (int i = 0; i < 50; ++i) {
+            expect_exchange(one, there.forward, other);
+            expect_exchange(other, back.forward, one);
+        }
+        EXPECT_EQ(1U, counter_of(one, "connections"));
+        EXPECT_EQ(1U, counter_of(other, "connections"));
+        EXPECT_EQ(1, fact_of(one, "peers"));
+        EXPECT_EQ(1, fact_of(other, "peers"));
+        EXPECT_EQ(0, fact_of(one, "half_open"));
+    }
+}
+
+TEST(TcpConnection, an_endpoint_back_uses_the_connection_that_there_is) {
+    Entity one(loopback_of_tcp());
+    Entity other(loopback_of_tcp());
+    const Connection there = connect(one, other);
+    expect_exchange(one, there.forward, other);
+    const Connection back = connect(other, one);
+    expect_exchange(other, back.forward, one);
+    EXPECT_EQ(1U, counter_of(one, "connections"));
+    EXPECT_EQ(1U, counter_of(other, "connections"));
+}
+
+TEST(TcpConnection, messages_sent_before_it_stands_keep_their_order) {
+    Entity one(loopback_of_tcp());
+    Entity other(loopback_of_tcp());
+    const Connection there = connect(one, other);
+    for (std::uint64_t i = 0; i < 100; ++i)
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(there.forward, Entity::kAmId, i, nullptr, 0));
+    ASSERT_TRUE(steps_until({&one, &other}, [&] { return other.am.size() == 100; }));
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, other.am[i].bytes.data(), sizeof number);
+        EXPECT_EQ(i, number);
+    }
+}
+
+TEST(TcpConnection, a_silent_peer_costs_less_than_300_bytes) {
+    EXPECT_LT(sizeof(tcp::Connection), 300U);
+    Entity victim(loopback_of_tcp());
+    std::vector<std::unique_ptr<Stranger>> peers;
+    for (int i = 0; i < 32; ++i) {
+        peers.push_back(std::make_unique<Stranger>(victim));
+        ASSERT_EQ(tcp::Verdict::kWelcome, peers.back()->greet());
+    }
+    EXPECT_EQ(32, fact_of(victim, "peers_ready"));
+    EXPECT_LT(fact_of(victim, "bytes_per_silent_peer"), 300);
+    peers.clear();
+    EXPECT_TRUE(steps_until({&victim}, [&] { return fact_of(victim, "peers") == 0; }));
+}
+
+TEST(TcpConnection, ports_are_taken_from_the_range) {
+    EntityOptions options;
+    options.iface_config = {{"TCP_PORTS", "42310-42311"}};
+    const auto port_of = [](const Entity& entity) { return fact_of(entity, "port"); };
+    Entity first(loopback_of_tcp(), options);
+    Entity second(loopback_of_tcp(), options);
+    EXPECT_NE(port_of(first), port_of(second));
+    for (const Entity* each : {&first, &second}) {
+        EXPECT_GE(port_of(*each), 42310);
+        EXPECT_LE(port_of(*each), 42311);
+    }
+    EXPECT_THROW(Entity(loopback_of_tcp(), options), std::runtime_error);
+    options.iface_config = {{"TCP_PORTS", "one"}};
+    EXPECT_THROW(Entity(loopback_of_tcp(), options), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace tagwire::test
