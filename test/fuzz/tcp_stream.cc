@@ -27,8 +27,8 @@ class Victim {
   public:
     Victim() : entity_(loopback()), memory_(4096) {
         entity_.keep_record = false;
-        require(uct_md_mem_reg(entity_.md(), memory_.data(), memory_.size(),
-                               UCT_MD_MEM_ACCESS_RMA, &memh_) == UCS_OK);
+        require(uct_md_mem_reg(entity_.md(), memory_.data(), memory_.size(), UCT_MD_MEM_ACCESS_RMA,
+                               &memh_) == UCS_OK);
         tcp::PackedRkey key;
         require(uct_md_mkey_pack(entity_.md(), memh_, &key) == UCS_OK);
         key_ = key;
@@ -88,8 +88,7 @@ class Victim {
         const auto device = tcp::parse_device_address(entity_.device_address().data());
         require(device.has_value());
         const tcp::IpAddress ip = tcp::ip_of(*device);
-        ucs::UniqueFd fd(
-            ::socket(ip.is_inet6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ucs::UniqueFd fd(::socket(ip.is_inet6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         socklen_t length = 0;
         const sockaddr_storage to = tcp::sockaddr_of(ip, tcp::port_of(address_), &length);
         require(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) == 0);
