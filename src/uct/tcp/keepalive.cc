@@ -17,9 +17,14 @@ namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kNsPerS = 1'000'000'000;
-/// Looks, and the kernel's probes, within the timeout.
+/// Looks within the timeout. Silence is found by the look before its end, so that it is told in
+/// time.
 constexpr std::uint64_t kLooks = 4;
-constexpr int kProbes = 3;
+/// The kernel's, within the second half of the timeout.
+constexpr int kProbes = 2;
+/// A host that has not replied after this time, or twice the round trip, ignores what it was sent.
+constexpr std::uint32_t kReplyMs = 200;
+constexpr std::uint32_t kUsPerMs = 1000;
 
 }  // namespace
 
@@ -35,24 +40,30 @@ void Keepalive::set_socket_options(int fd) const {
     if (timeout_ns_ == 0)
         return;
     const int one = 1;
-    const int idle_s = static_cast<int>(std::max<std::uint64_t>(timeout_ns_ / 2 / kNsPerS, 1));
-    const int interval_s = std::max(idle_s / kProbes, 1);
+    const int timeout_s = static_cast<int>(timeout_ns_ / kNsPerS);
+    const int idle_s = std::max(timeout_s / 2, 1);
+    const int interval_s = std::max((timeout_s - idle_s) / kProbes, 1);
     ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
 }
 
-/// Asked, by data or by probes of a closed window, and nothing came back for the whole timeout.
+/// Asked, and nothing came back for most of the timeout. A live host that takes no data
+/// acknowledges each retransmission, which come at growing intervals, and resets the number of
+/// probes of its closed window.
 bool Keepalive::is_silent(Connection& connection) const {
     tcp_info info{};
     socklen_t bytes = sizeof info;
     if (::getsockopt(connection.fd.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return false;
-    const bool is_asked = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) ||
-                          info.tcpi_probes >= 2 || info.tcpi_backoff >= 2;
+    const std::uint32_t reply_ms = std::max(kReplyMs, 2 * info.tcpi_rtt / kUsPerMs);
+    const bool is_ignored = info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
+                            info.tcpi_last_ack_recv > info.tcpi_last_data_sent &&
+                            info.tcpi_last_data_sent >= reply_ms;
     const std::uint64_t silence_ns = info.tcpi_last_ack_recv * kNsPerMs;
-    return is_asked && silence_ns >= timeout_ns_;
+    return (is_ignored || info.tcpi_probes >= kProbes) &&
+           silence_ns >= timeout_ns_ / kLooks * (kLooks - 1);
 }
 
 void Keepalive::look(std::uint64_t now_ns) {

@@ -114,7 +114,7 @@ constexpr Option kIfaceOptions[] = {
      .doc = "Silence of a peer's host, in spite of retransmissions and probes, after which the "
             "peer counts as dead; 0: never.",
      .offset = offsetof(TcpOptions, peer_timeout_ns),
-     .min = 1'000'000'000,
+     .min = 3'000'000'000,
      .max = 3'600'000'000'000,
      .flags = ucs::kOptionOrZero},
 };
