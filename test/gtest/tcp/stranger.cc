@@ -2,6 +2,7 @@
 #include "stranger.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <sys/socket.h>
 #include <uct/api/tagwire_uct.h>
 
@@ -99,6 +100,19 @@ tcp::Verdict Stranger::greet(const tcp::Hello& hello) {
     EXPECT_EQ(ssize_t{sizeof reply}, got);
     EXPECT_TRUE(tcp::is_reply(reply, tcp::instance_of(address_of(victim_))));
     return reply.verdict;
+}
+
+void Stranger::vanish() {
+    sock_filter drop_all[] = {{BPF_RET | BPF_K, 0, 0, 0}};
+    const sock_fprog program{1, drop_all};
+    EXPECT_EQ(0, ::setsockopt(fd_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program));
+}
+
+Endpoint Stranger::endpoint() const {
+    const tcp::IfaceAddress address = tcp::pack(1, instance_, cookie_);
+    Bytes bytes(sizeof address);
+    std::memcpy(bytes.data(), &address, sizeof address);
+    return connect_to_address(victim_, victim_.device_address(), bytes);
 }
 
 bool Stranger::is_ended() {

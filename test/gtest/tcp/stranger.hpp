@@ -46,6 +46,10 @@ class Stranger {
     /// Progresses the victim until the reply has come; its verdict.
     tcp::Verdict greet(const tcp::Hello& hello);
     tcp::Verdict greet() { return greet(hello()); }
+    /// Packets to this socket are lost from now on, as when its host vanishes.
+    void vanish();
+    /// An endpoint of the interface to this peer, which has greeted.
+    [[nodiscard]] Endpoint endpoint() const;
     /// The interface has ended the connection.
     bool is_ended();
     [[nodiscard]] int fd() const { return fd_.get(); }

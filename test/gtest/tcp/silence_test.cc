@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hosts that vanish, and peers that live and do not read.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "stranger.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class TcpSilence : public ::testing::Test {
+  protected:
+    TcpSilence() : victim(loopback_of_tcp(), options()), good(loopback_of_tcp()), stranger(victim) {
+        EXPECT_EQ(tcp::Verdict::kWelcome, stranger.greet());
+        ep = stranger.endpoint();
+        link = connect(good, victim);
+        expect_exchange(good, link.forward, victim);
+    }
+    void TearDown() override { expect_exchange(good, link.forward, victim); }
+
+    static EntityOptions options() {
+        EntityOptions few_seconds;
+        few_seconds.iface_config = {{"TCP_PEER_TIMEOUT", "3s"}};
+        return few_seconds;
+    }
+    /// Progresses until there is an error, or for the time.
+    bool fails_within(std::chrono::seconds time) {
+        const auto end = Clock::now() + time;
+        while (victim.errors.empty() && Clock::now() < end)
+            victim.progress();
+        return !victim.errors.empty();
+    }
+
+    Entity victim;
+    Entity good;
+    Stranger stranger;
+    Endpoint ep;
+    Connection link;
+};
+
+TEST_F(TcpSilence, a_host_that_vanishes_is_an_error_of_its_endpoints_alone) {
+    stranger.vanish();
+    ASSERT_TRUE(fails_within(std::chrono::seconds(30)));
+    EXPECT_EQ(ep.get(), victim.errors[0].ep);
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, victim.errors[0].status);
+}
+
+TEST_F(TcpSilence, so_is_one_that_vanishes_with_messages_under_way) {
+    stranger.vanish();
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0));
+    ASSERT_TRUE(fails_within(std::chrono::seconds(30)));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, victim.errors[0].status);
+}
+
+TEST_F(TcpSilence, a_live_peer_that_does_not_read_is_no_error) {
+    ucs_status_t status = UCS_OK;
+    while (status == UCS_OK)
+        status = uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0);
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, status);
+    EXPECT_FALSE(fails_within(std::chrono::seconds(6)));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0));
+    EXPECT_EQ(UCS_OK, uct_ep_check(ep, 0, nullptr));
+}
+
+}  // namespace
+}  // namespace tagwire::test
