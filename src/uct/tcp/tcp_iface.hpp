@@ -6,8 +6,8 @@
 //
 // One call of progress():
 //   1. hot connections are read, each by one system call that takes many messages
-//   2. where none is hot, and every kTurnsPerLook calls, epoll tells of the others, of new ones and
-//      of room in sockets
+//   2. epoll tells of the others, of new ones and of room in sockets: in each call where none is
+//      hot or more are active than may be, else every kTurnsPerLook calls
 //   3. connections with queued messages are written, flushes that are done end, failures are
 //      reported, pending sends get their turn
 // A connection that had nothing for kEmptyReadsMax calls turns cold, so many idle ones cost one
@@ -115,6 +115,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     static constexpr std::size_t kHotMax = 4;
     static constexpr std::uint8_t kEmptyReadsMax = 250;
     static constexpr unsigned kTurnsPerLook = 64;
+    static constexpr unsigned kLooksInARow = 256;
     static constexpr unsigned kTurnsPerClock = 64;
     static constexpr unsigned kPollBudget = 32;
     static constexpr std::size_t kEventsPerLook = 32;
@@ -140,6 +141,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     Device device_;
     ucs::UniqueFd timer_;
     std::uint64_t turns_ = 0;
+    unsigned looks_left_ = 0;              // more connections are active than may be hot
     std::uint64_t deadline_ = UINT64_MAX;  // ns; something is to be looked at then
     std::uint64_t timer_set_ = UINT64_MAX;
     bool has_work_ = false;

@@ -19,8 +19,10 @@ unsigned TcpIface::progress() {
     ++in_progress_;
     ++turns_;
     unsigned count = hot_count_ > 0 ? read_hot() : 0;
-    if (hot_count_ == 0 || turns_ % kTurnsPerLook == 0)
+    if (hot_count_ == 0 || looks_left_ > 0 || turns_ % kTurnsPerLook == 0) {
+        looks_left_ -= looks_left_ > 0 ? 1 : 0;
         count += look();
+    }
     if (turns_ % kTurnsPerClock == 0)
         look_at_clock();
     if (has_work_)
@@ -52,10 +54,14 @@ unsigned TcpIface::read(Connection& connection) {
     if (connection.is_hot)
         return 0;  // has its turn each time
     const unsigned count = reader.read(connection);
-    if (count > 0 && connection.is_ready() && hot_count_ < kHotMax) {
+    if (count == 0 || !connection.is_ready())
+        return count;
+    if (hot_count_ < kHotMax) {
         connection.is_hot = true;
         connection.empty_reads = 0;
         hot_[hot_count_++] = &connection;
+    } else {
+        looks_left_ = kLooksInARow;
     }
     return count;
 }
