@@ -28,7 +28,7 @@ Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
 
 /// Data that a packing callback writes: an envelope (or another head), the program's header of an
 /// active message, then part of a buffer.
-struct Packing {
+struct EagerPacking {
     const void* head;
     std::size_t head_bytes;
     const Request* request;
@@ -37,7 +37,7 @@ struct Packing {
     std::size_t own_bytes = 0;  // of the program's header
 
     static std::size_t pack(void* to, void* arg) {
-        const auto& packing = *static_cast<const Packing*>(arg);
+        const auto& packing = *static_cast<const EagerPacking*>(arg);
         auto* at = static_cast<std::byte*>(to);
         if (packing.head_bytes > 0)
             std::memcpy(at, packing.head, packing.head_bytes);
@@ -128,15 +128,15 @@ ucs_status_t EagerSender::start(Request& request) {
 ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     envelope.header.flags |= flags;
-    Packing packing{&envelope,
-                    envelope.bytes,
-                    &request,
-                    request.buffer.length,
-                    CopyIn::of(ep_.copy_in, request.buffer.length),
-                    request.am_header_bytes};
+    EagerPacking packing{&envelope,
+                         envelope.bytes,
+                         &request,
+                         request.buffer.length,
+                         CopyIn::of(ep_.copy_in, request.buffer.length),
+                         request.am_header_bytes};
     const AmId am = request.is_am ? AmId::kAm : AmId::kEager;
-    return status_of(
-        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
+    return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), EagerPacking::pack,
+                                     &packing, 0));
 }
 
 ucs_status_t EagerSender::send_parts(Request& request) {
@@ -164,16 +164,16 @@ ucs_status_t EagerSender::send_parts(Request& request) {
         const std::size_t now =
             std::min(ep_.rail().bcopy_max - head_bytes - own_bytes, total - request.offset);
         const Part part{ep_.peer_names, 0};
-        Packing packing{is_first ? static_cast<const void*>(&envelope) : &part,
-                        head_bytes,
-                        &request,
-                        now,
-                        copy,
-                        own_bytes};
+        EagerPacking packing{is_first ? static_cast<const void*>(&envelope) : &part,
+                             head_bytes,
+                             &request,
+                             now,
+                             copy,
+                             own_bytes};
         const AmId first = request.is_am ? AmId::kAm : AmId::kEager;
         const AmId am = is_first ? first : AmId::kPart;
-        const ucs_status_t status = status_of(
-            uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
+        const ucs_status_t status = status_of(uct_ep_am_bcopy(
+            ep_.lane(), static_cast<std::uint8_t>(am), EagerPacking::pack, &packing, 0));
         if (status != UCS_OK)
             return status;
         request.offset += now;
@@ -191,9 +191,9 @@ ucs_status_t EagerSender::send_tagged(Request& request) {
     if ((request.flags & kNeedsEnvelope) == 0 &&
         (!has_imm || request.done.imm <= TagImm::kImmMax)) {
         const std::uint64_t imm = TagImm::encode(ep_.peer_names, has_imm, request.done.imm);
-        Packing packing{nullptr, 0, &request, request.buffer.length, {}};
-        const ucs_status_t status = status_of(
-            uct_ep_tag_eager_bcopy(ep_.lane(), request.done.tag, imm, Packing::pack, &packing, 0));
+        EagerPacking packing{nullptr, 0, &request, request.buffer.length, {}};
+        const ucs_status_t status = status_of(uct_ep_tag_eager_bcopy(
+            ep_.lane(), request.done.tag, imm, EagerPacking::pack, &packing, 0));
         if (status == UCS_OK)
             ep_.worker.count(WorkerCounter::kTxTagged);
         return status;
