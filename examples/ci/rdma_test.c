@@ -98,8 +98,11 @@ static void connect_ends(struct end* end, uint8_t retries) {
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
           "moving the queue pair to RTR");
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = retries, .rnr_retry = 7};
+    // 4 ms, or without retries 1 s: a peer that waits for a processor is no lost packet.
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+                                .timeout = retries == 0 ? 18 : 10,
+                                .retry_cnt = retries,
+                                .rnr_retry = 7};
     check(ibv_modify_qp(end->qp, &attr,
                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
