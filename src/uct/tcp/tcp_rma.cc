@@ -145,7 +145,8 @@ ucs_status_t TcpEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size
     if (status != UCS_OK)
         return status;
     if (length == 0) {
-        unpack(arg, nullptr, 0);
+        const std::byte nothing{};  // not null: the program may call memcpy(3)
+        unpack(arg, &nothing, 0);
         return UCS_OK;
     }
     Op* op = owner.ops.create(*connection_, OpKind::kGetBcopy, this, comp);
