@@ -447,19 +447,20 @@ TEST_F(MsgListen, it_wakes_who_sleeps) {
         GTEST_SKIP() << "these transports cannot wake a sleeping thread";
     ASSERT_EQ(can_sleep, TW_OK);
     ASSERT_EQ(server_.listen(at(), "127.0.0.1:0"), TW_OK);  // behind the descriptor
-    std::thread sleeper([&] {
+    ASSERT_EQ(client_.connect(from(), server_.address()), TW_INPROGRESS);
+    std::thread sleeper([&, worker = at().worker()] {
         while (server_.requests == 0) {
-            if (tw_worker_progress(at().worker()) > 0)
+            if (tw_worker_progress(worker) > 0)
                 continue;
-            if (tw_worker_arm(at().worker()) == TW_OK) {
+            if (tw_worker_arm(worker) == TW_OK) {
                 pollfd entry{fd, POLLIN, 0};
                 ::poll(&entry, 1, -1);
             }
         }
     });
-    ASSERT_EQ(client_.connect(from(), server_.address()), TW_INPROGRESS);
+    Node& client = from();
     while (!client_.is_over()) {
-        from().progress();
+        client.progress();
         std::this_thread::yield();
     }
     sleeper.join();

@@ -141,7 +141,8 @@ void ThreadTrafficAm::handle(unsigned worker, tw_am_t& am) {
     if (what == 0) {
         const tw_status_t status = tw_am_keep(&am, &message);
         if (status != TW_OK)
-            return traffic_.wrong("an active message is not kept", &sent);
+            return traffic_.wrong(
+                std::string("an active message is not kept: ") + tw_status_string(status), &sent);
         const std::lock_guard guard(inboxes_[worker].guard);
         inboxes_[worker].kept.push_back({message, is_here ? am.data : nullptr, &sent});
     } else if (what != 1 && !is_here) {
