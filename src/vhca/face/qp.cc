@@ -191,7 +191,7 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     const int error = pair.core->modify(*attr, mask, route, engine.now());
     if (error == 0 && (mask & IBV_QP_STATE) != 0) {
         qp->state = attr->qp_state;
-        // A DCT gets it now. Of others threads may read it that take the device's events.
+        // A DCT gets it now. Threads that take the device's events may read that of others.
         if (const std::uint32_t number = pair.core->number(); qp->qp_num != number)
             qp->handle = qp->qp_num = number;
     }
