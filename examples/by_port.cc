@@ -43,8 +43,7 @@ volatile std::sig_atomic_t is_over = 0;
 class Server {
   public:
     Server(Shared& shared, std::uint64_t crashes_after)
-        : shared_(shared),
-          crashes_after_(crashes_after),
+        : crashes_after_(crashes_after),
           listener_(worker_, "127.0.0.1:" + std::to_string(shared.port.load()), *this) {
         msg::check(worker_.on_am(kQuestion, *this), "on_am");
         const std::string address = listener_.address();
@@ -78,7 +77,6 @@ class Server {
     }
 
   private:
-    Shared& shared_;
     const std::uint64_t crashes_after_;
     std::uint64_t questions_ = 0;
     msg::Context context_;

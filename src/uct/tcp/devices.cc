@@ -128,8 +128,9 @@ std::vector<Device> list_devices() {
     for (const ifaddrs* entry = entries; entry != nullptr; entry = entry->ifa_next)
         add(*entry, *options, &all);
     ::freeifaddrs(entries);
-    std::ranges::stable_partition(
-        all, [](const Listed& each) { return !each.device.address.is_loopback; });
+    // The loopback interface is the last.
+    std::stable_partition(all.begin(), all.end(),
+                          [](const Listed& each) { return !each.device.address.is_loopback; });
     std::vector<Device> devices;
     for (Listed& each : all) {
         set_speed(&each.device);
