@@ -18,6 +18,8 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 /// Devices of the virtual HCA reach processes of this host, which shared memory does better.
 constexpr std::string_view kVirtual = "vhca";
+/// An address of a worker names one transport for first contact: in it tcp would take the place of
+/// one that reaches peers of this host better.
 constexpr std::string_view kOnlyByName = "tcp";
 /// Registering a page for less than this pays within a message.
 constexpr double kCheapSeconds = 1e-6;
@@ -281,12 +283,13 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
     if (wanted == kAuto) {
         TW_LOG_ERROR(
             "neither shared memory nor a real RDMA device can be used on this machine, which has "
-            "%s; auto leaves virtual devices out: name them in TAGWIRE_TRANSPORTS to use them",
+            "%s; auto leaves tcp and virtual devices out: name them in TAGWIRE_TRANSPORTS to use "
+            "them",
             there.c_str());
     } else {
         TW_LOG_ERROR(
             "%s=\"%s\": %s is not on this machine, which has %s; expected such names, with or "
-            "without the device, separated by commas, or auto (all but virtual devices)",
+            "without the device, separated by commas, or auto (all but tcp and virtual devices)",
             source_, wanted.c_str(),
             absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
     }
