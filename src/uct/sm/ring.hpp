@@ -28,6 +28,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ucs/sys/shared_order.hpp"
 #include "uct/sm/layout.hpp"
 
 namespace tagwire::sm {
@@ -86,6 +87,7 @@ class RingSender {
         // SYNC sm_slot: pairs with the acquire in RingReceiver::peek(). The body must be visible
         // before the control word is; the receiver touches nothing else of the slot until it sees
         // this value.
+        ucs::order_before_message(head_ + ahead + 1);
         slot(ahead).control.store(control.word | sequence, std::memory_order_release);
     }
     void publish(Control control) { publish(slot(), control); }
@@ -93,6 +95,7 @@ class RingSender {
     void publish(Slot<Atom>& next, Control control) {
         ++head_;
         const std::uint64_t sequence = static_cast<std::uint32_t>(head_);
+        ucs::order_before_message(head_);
         // SYNC sm_slot: as in publish_ahead().
         next.control.store(control.word | sequence, std::memory_order_release);
     }
@@ -164,7 +167,10 @@ class RingReceiver {
     [[nodiscard]] bool poll(Control* control_p) const {
         // SYNC sm_slot: pairs with the release in RingSender::publish().
         control_p->word = slot_->control.load(std::memory_order_acquire);
-        return control_p->sequence() == static_cast<std::uint32_t>(next_);
+        if (control_p->sequence() != static_cast<std::uint32_t>(next_))
+            return false;
+        ucs::order_after_message(next_);
+        return true;
     }
     /// The control word of the next message; word 0 when there is none.
     [[nodiscard]] Control peek() const {
