@@ -145,6 +145,9 @@ function(tw_add_suite_variant name tier)
     if(arg_FILTER)
         set(arg_FILTER --gtest_filter=${arg_FILTER})
     endif()
+    if(arg_KIND MATCHES "tsan|model|threads")
+        set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
+    endif()
     add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
     set_tests_properties(${name} PROPERTIES
         LABELS "${arg_KIND};${tier}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What ThreadSanitizer must be told of messages in shared memory: in a process that has the memory
-// mapped twice, sender and receiver use different addresses, and it sees no order between them.
-// Nothing in other builds.
+// ThreadSanitizer sees no order between sender and receiver of a message in shared memory where a
+// process has the memory mapped twice, so that the two use different addresses: it is told here.
+// Other builds have nothing of it.
 #pragma once
 
 #include <array>
