@@ -56,8 +56,8 @@ def perftest(verb, shape, connection, option):
                 [program, "-d", DEVICE, "-F", "-n", "5" if option == ["-a"] else "200", *words],
                 kind="perftest", pair=not refused, refused=refused,
                 complains="" if refused else complains, takes_long=option == ["-a"],
-                tier="nightly" if refused or option == ["-a"] and connection in ("UC", "DC")
-                else "full")
+                tier="nightly" if refused or option and connection != "RC"
+                or option == ["-a"] and (verb, shape) != ("write", "lat") else "full")
 
 
 def perftest_rows(connection, verbs=("send", "write", "read", "atomic"), options=OPTIONS):

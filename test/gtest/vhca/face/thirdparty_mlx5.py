@@ -49,10 +49,16 @@ def is_nightly(case):
     return case.takes_long or is_again
 
 
+def tier_of(case):
+    """Of perftest this face shows connections that the other one has at night."""
+    if is_nightly(case):
+        return "nightly"
+    return "full" if case.kind == "perftest" else None
+
+
 def shared(rows):
     """What a program refuses whatever the device is shows nothing new."""
-    return [over_mlx5(case, "nightly" if is_nightly(case) else None)
-            for case in rows if not case.refused]
+    return [over_mlx5(case, tier_of(case)) for case in rows if not case.refused]
 
 
 def shown_or_nightly(rows, shown):
