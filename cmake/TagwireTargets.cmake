@@ -24,7 +24,8 @@ endfunction()
 #                     [TIMEOUT seconds] [ENVIRONMENT K=V ...])
 # Runs the cases of a program of tw_add_test once more, called <name>.<case>: all of them, or those
 # that FILTER selects. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
-# The cases are found when ctest runs, in the environment in which they run.
+# The cases are found when ctest runs, in the environment in which they run. With
+# TAGWIRE_TESTS_BY_PROGRAM they are one test, called <name>.
 function(tw_add_test_variant name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
@@ -44,6 +45,16 @@ function(tw_add_test_variant name)
     endif()
     if(arg_LABELS MATCHES "tsan|model|threads")
         set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
+    endif()
+    if(TAGWIRE_TESTS_BY_PROGRAM)
+        set(filter ${arg_FILTER})
+        list(TRANSFORM filter PREPEND --gtest_filter=)
+        math(EXPR arg_TIMEOUT "2 * ${arg_TIMEOUT}")
+        add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${filter})
+        set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+            RUN_SERIAL ${arg_SERIAL} ENVIRONMENT "${arg_ENVIRONMENT}"
+            FAIL_REGULAR_EXPRESSION "] 0 tests from")
+        return()
     endif()
 
     # What gtest_discover_tests starts programs with, to list their cases and to run them, is the
