@@ -37,11 +37,12 @@ std::vector<Lane> lanes() {
     std::map<std::string, std::string> devices;
     for (const Resource& resource : all_resources()) {
         std::string& device = devices[resource.transport];
-        if (device.empty() || (device.starts_with("vhca") && !resource.device.starts_with("vhca")))
+        if (device.empty() || resource.transport == "tcp" ||
+            (device.starts_with("vhca") && !resource.device.starts_with("vhca")))
             device = resource.device;
     }
     std::vector<Lane> found;
-    for (const char* transport : {"sm", "rc", "dc"})
+    for (const char* transport : {"sm", "rc", "dc", "tcp"})
         if (const auto at = devices.find(transport); at != devices.end())
             found.push_back({at->first, at->second});
     return found;

@@ -23,10 +23,12 @@ struct Lane {
     std::string transport, device;
     std::string tl() const { return transport == "sm" ? "sm" : transport + ":" + device; }
     std::string name() const { return transport == "sm" ? "sm" : transport + " " + device; }
+    bool is_tcp() const { return transport == "tcp"; }
     bool is_virtual() const { return device.starts_with("vhca"); }
 };
 
-/// The first of each kind that has tagged messages, a real device before a virtual one.
+/// The first of each kind that has tagged messages, a real device before a virtual one; of tcp the
+/// loopback interface, which both sides of a measurement are on. None is over tcp but the last.
 std::vector<Lane> lanes();
 
 /// Which figure of a result is drawn.

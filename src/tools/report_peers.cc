@@ -24,7 +24,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr const char* kUcxTransports = "UCX_TLS=posix,self,cma";
 constexpr const char* kMpirun = "mpirun.openmpi";
 constexpr const char* kNetpipe = "NPopenmpi";
 constexpr int kListenTimeoutMs = 5000;
@@ -241,7 +240,7 @@ std::string PeerRuns::output_of(const Pair& pair) const {
     throw Failure(told);
 }
 
-Points PeerRuns::ucx(const std::string& test, Figure figure,
+Points PeerRuns::ucx(const char* lane, const std::string& test, Figure figure,
                      const std::vector<Batch>& batches) const {
     constexpr int kWarmup = 50;
     Pair pair{"ucx_perftest", {}, {}, free_port(), ""};
@@ -254,10 +253,12 @@ Points PeerRuns::ucx(const std::string& test, Figure figure,
     }
     const std::string port = std::to_string(pair.port);
     const auto command = [&](int cpu, const std::vector<std::string>& host) {
-        // Hooks into mmap() serve a cache that shared memory does not have, and newer UCX takes
-        // half a second to install them.
-        std::vector<std::string> words{"env", kUcxTransports, "UCX_LOG_LEVEL=error",
-                                       "UCX_WARN_UNUSED_ENV_VARS=n", "UCX_MEM_MMAP_HOOK_MODE=none"};
+        // Hooks into mmap() serve a cache that shared memory and tcp do not have, and newer UCX
+        // takes half a second to install them.
+        std::vector<std::string> words{"env", "UCX_LOG_LEVEL=error", "UCX_WARN_UNUSED_ENV_VARS=n",
+                                       "UCX_MEM_MMAP_HOOK_MODE=none"};
+        const std::vector<std::string> settings = words_of(lane, ' ');
+        words.insert(words.end(), settings.begin(), settings.end());
         if (!ucx_.libraries.empty())
             words.push_back("LD_LIBRARY_PATH=" + ucx_.libraries);
         words.push_back(ucx_.program);
@@ -268,8 +269,8 @@ Points PeerRuns::ucx(const std::string& test, Figure figure,
     };
     pair.server = command(cpus_[1], {});
     pair.client = command(cpus_[0], {"127.0.0.1"});
-    log_->insert(text("%s %s 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)",
-                      kUcxTransports, ucx_.program.c_str(), cpus_[0], test.c_str()));
+    log_->insert(text("%s %s 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)", lane,
+                      ucx_.program.c_str(), cpus_[0], test.c_str()));
     return parse_ucx(output_of(pair), figure);
 }
 
@@ -299,7 +300,10 @@ Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>
             const Points one = parse_libfabric(output_of(pair));
             points.insert(points.end(), one.begin(), one.end());
         }
-        log_->insert(text("taskset -c %d %s SIZE 127.0.0.1", cpus_[0], test.c_str()));
+        std::string shown = test;
+        if (const std::size_t at = shown.find(';'); at != std::string::npos)
+            shown.insert(at, 1, '\\');
+        log_->insert(text("taskset -c %d %s SIZE 127.0.0.1", cpus_[0], shown.c_str()));
     }
     return points;
 }

@@ -34,15 +34,20 @@ Points parse_netpipe(const std::string& printed);
 /// programs that have none cannot load it.
 std::string folder_of_provider();
 
+/// Settings for UCX's environment: the transports that it may use.
+inline constexpr const char* kUcxShared = "UCX_TLS=posix,self,cma";
+inline constexpr const char* kUcxTcp = "UCX_TLS=tcp,self UCX_NET_DEVICES=lo";
+
 class PeerRuns {
   public:
     /// `cpus`: of the side that measures and of the other. `log` gets the command lines.
     PeerRuns(const std::vector<int>& cpus, int timeout_ms, std::set<std::string>* log)
         : cpus_(cpus), timeout_ms_(timeout_ms), log_(log) {}
 
-    /// `test`: tag_lat or tag_bw, over shared memory. All throw Failure.
-    Points ucx(const std::string& test, Figure figure, const std::vector<Batch>& batches) const;
-    /// Ping-pong over shared memory. `provider`: shm or tagwire.
+    /// `test`: tag_lat or tag_bw. `lane`: one of kUcxShared and kUcxTcp. All throw Failure.
+    Points ucx(const char* lane, const std::string& test, Figure figure,
+               const std::vector<Batch>& batches) const;
+    /// Ping-pong. `provider`: shm, tcp;ofi_rxm, or tagwire over shared memory.
     Points libfabric(const std::string& provider, const std::vector<Batch>& batches) const;
     /// NetPIPE between two ranks of Open MPI. `layer`: words for mpirun that choose what carries
     /// it; of a batch the first size and the last.

@@ -45,7 +45,7 @@ const Amounts kQuick{{{"8,64,512,4k", "1000"}, {"32k,256k", "400"}, {"1m", "100"
                      "1000",
                      {"1", "2"},
                      "20000",
-                     {3, 8, 18},
+                     {3, 10, 24},
                      10000};
 const Amounts kFull{
     {{"8,16,32,64,128,256,512,1k,2k,4k", "20000"},
@@ -59,7 +59,7 @@ const Amounts kFull{
     "10000",
     {"1", "2", "4"},
     "200000",
-    {7, 150, 240},
+    {7, 180, 285},
     30000};
 
 /// The levels of `tagwire perf`, and their names on the page.
@@ -84,12 +84,19 @@ PlotAxis latency_axis() {
     return {"half of the round trip", PlotUnit::kNanoseconds};
 }
 
+std::vector<Lane> lanes_of(bool is_tcp) {
+    std::vector<Lane> some = lanes();
+    std::erase_if(some, [is_tcp](const Lane& lane) { return lane.is_tcp() != is_tcp; });
+    return some;
+}
+
 class Report {
   public:
     Report(const ReportArguments& arguments, const Peers& wanted, const std::string& program)
         : arguments_(arguments),
           amounts_(arguments.quick ? kQuick : kFull),
-          lanes_(lanes()),
+          tcp_(lanes_of(true)),
+          lanes_(lanes_of(false)),
           cpus_(choose_cpus({})),
           cores_(allowed_cpus().size()),
           own_(program, amounts_.timeout_ms, &log_),
@@ -103,14 +110,16 @@ class Report {
 
   private:
     void find_peers(const Peers& wanted);
-    /// Both levels of each transport, those of other libraries behind shared memory.
-    std::vector<Source> sources(const char* test, Figure figure, const std::vector<Batch>& batches);
-    void add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
+    /// Both levels of each transport, those of other libraries behind shared memory and tcp.
+    std::vector<Source> sources(const std::vector<Lane>& of, const char* test, Figure figure,
+                                const std::vector<Batch>& batches);
+    void add_peers(bool is_tcp, const char* test, Figure figure, const std::vector<Batch>& batches,
                    std::vector<Source>* sources);
     void add(Plot plot, std::string meaning, const std::vector<Source>& sources);
     void add_floor();
     void add_relative();
     void summarize_page();
+    void add_tcp();
     void add_depth();
     void add_threads();
     void add_clients();
@@ -120,7 +129,8 @@ class Report {
 
     const ReportArguments& arguments_;
     const Amounts& amounts_;
-    const std::vector<Lane> lanes_;
+    const std::vector<Lane> tcp_;    // one, or none
+    const std::vector<Lane> lanes_;  // the others
     const std::vector<int> cpus_;
     const std::size_t cores_;  // that may be used
     std::set<std::string> log_;
@@ -149,24 +159,28 @@ void Report::find_peers(const Peers& wanted) {
     }
 }
 
-void Report::add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
-                       std::vector<Source>* sources) {
+void Report::add_peers(bool is_tcp, const char* test, Figure figure,
+                       const std::vector<Batch>& batches, std::vector<Source>* sources) {
     if (!ucx_.empty()) {
         const std::string theirs = figure == Figure::kLatency ? "tag_lat" : "tag_bw";
-        sources->push_back({"UCX, posix+cma", Line::kDotted, kUcxColour, false,
-                            [=, this] { return peers_.ucx(theirs, figure, batches); }});
+        const char* const lane = is_tcp ? kUcxTcp : kUcxShared;
+        sources->push_back({is_tcp ? "UCX, tcp" : "UCX, posix+cma", Line::kDotted, kUcxColour,
+                            false,
+                            [=, this] { return peers_.ucx(lane, theirs, figure, batches); }});
     }
     if (!libfabric_.empty() && std::string(test) == "tag_lat") {
-        sources->push_back({"libfabric, shm", Line::kDotted, kLibfabricColour, false,
-                            [=, this] { return peers_.libfabric("shm", batches); }});
+        const char* const provider = is_tcp ? "tcp;ofi_rxm" : "shm";
+        sources->push_back({is_tcp ? "libfabric, tcp" : "libfabric, shm", Line::kDotted,
+                            kLibfabricColour, false,
+                            [=, this] { return peers_.libfabric(provider, batches); }});
     }
 }
 
-std::vector<Source> Report::sources(const char* test, Figure figure,
+std::vector<Source> Report::sources(const std::vector<Lane>& of, const char* test, Figure figure,
                                     const std::vector<Batch>& batches) {
     std::vector<Source> sources;
     int colour = 0;
-    for (const Lane& lane : lanes_) {
+    for (const Lane& lane : of) {
         for (const LevelName& level : kLevels) {
             const std::vector<std::string> arguments{test, "--level", level.option, "--tl",
                                                      lane.tl()};
@@ -176,8 +190,8 @@ std::vector<Source> Report::sources(const char* test, Figure figure,
                      Reading reading = own_.by_size(arguments, figure, batches);
                      return has_band ? reading : Reading(reading.middle);
                  }});
-            if (lane.transport == "sm" && sources.size() == 1)
-                add_peers(test, figure, batches, &sources);  // right behind what they compare with
+            if ((lane.transport == "sm" || lane.is_tcp()) && sources.size() == 1)
+                add_peers(lane.is_tcp(), test, figure, batches, &sources);  // right behind it
         }
         ++colour;
     }
@@ -240,17 +254,45 @@ void Report::summarize_page() {
         const auto at = std::ranges::find(points, kSmallMessage, &Points::value_type::first);
         return at == points.end() ? std::nullopt : std::optional(at->second);
     };
-    const Plot bandwidth = plot_named("bandwidth"), rate = plot_named("rate");
-    for (const Curve& curve : plot_named("latency").curves) {
-        if (curve.line == Line::kLimit)
-            continue;
-        SummaryRow row{curve.name, at_8_bytes(curve.points), std::nullopt,
-                       at_8_bytes(points_of(rate, curve.name))};
-        for (const auto& [x, value] : points_of(bandwidth, curve.name))
-            row.bytes_per_s = std::max(row.bytes_per_s.value_or(0), value);
-        if (row.latency_ns || row.bytes_per_s || row.messages_per_s)
-            page_.summary.push_back(row);
-    }
+    const auto add_rows = [&](const Plot& latency, const Plot& bandwidth, const Plot& rate) {
+        for (const Curve& curve : latency.curves) {
+            if (curve.line == Line::kLimit)
+                continue;
+            SummaryRow row{curve.name, at_8_bytes(curve.points), std::nullopt,
+                           at_8_bytes(points_of(rate, curve.name))};
+            for (const auto& [x, value] : points_of(bandwidth, curve.name))
+                row.bytes_per_s = std::max(row.bytes_per_s.value_or(0), value);
+            if (row.latency_ns || row.bytes_per_s || row.messages_per_s)
+                page_.summary.push_back(row);
+        }
+    };
+    add_rows(plot_named("latency"), plot_named("bandwidth"), plot_named("rate"));
+    if (!tcp_.empty())
+        add_rows(plot_named("latencytcp"), plot_named("bandwidthtcp"), plot_named("ratetcp"));
+}
+
+void Report::add_tcp() {
+    if (tcp_.empty())
+        return;
+    add({"latencytcp", "Latency over TCP", size_axis(), latency_axis(), {}},
+        "The same ping-pong over the loopback interface, where the kernel's sockets take most of "
+        "the time; UCX and libfabric (tcp;ofi_rxm) have the same sockets. Lower is better.",
+        sources(tcp_, "tag_lat", Figure::kLatency, amounts_.sweep));
+    add({"bandwidthtcp",
+         "Bandwidth over TCP",
+         size_axis(),
+         {"payload per second", PlotUnit::kBytesPerSecond},
+         {}},
+        "The same stream over the loopback interface. Higher is better.",
+        sources(tcp_, "tag_bw", Figure::kBytes, amounts_.sweep));
+    add({"ratetcp",
+         "Message rate over TCP",
+         size_axis(),
+         {"messages per second", PlotUnit::kPerSecond},
+         {}},
+        "The same stream of small messages over the loopback interface: one system call takes many "
+        "of them. Higher is better.",
+        sources(tcp_, "tag_rate", Figure::kMessages, amounts_.rate));
 }
 
 void Report::add_depth() {
@@ -393,9 +435,11 @@ void Report::add_clients() {
 
 Facts Report::facts() const {
     std::string names;
-    for (const Lane& lane : lanes_) {
-        names += (names.empty() ? "" : ", ") + lane.name();
-        names += lane.is_virtual() ? " (virtual HCA, no card)" : "";
+    for (const std::vector<Lane>* some : {&lanes_, &tcp_}) {
+        for (const Lane& lane : *some) {
+            names += (names.empty() ? "" : ", ") + lane.name();
+            names += lane.is_virtual() ? " (virtual HCA, no card)" : "";
+        }
     }
     Facts facts = facts_of_machine(cpus_);
     facts.emplace_back("Command", arguments_.command);
@@ -426,7 +470,7 @@ Page Report::measure() {
         "Half of the round trip of a tagged ping-pong between two processes (tag_lat), median over "
         "batches of 32. Each transport is measured through the messaging layer (solid lines, whose "
         "pale bands reach up to the 99th percentile) and by itself (dashed). Lower is better.",
-        sources("tag_lat", Figure::kLatency, amounts_.sweep));
+        sources(lanes_, "tag_lat", Figure::kLatency, amounts_.sweep));
     add_floor();
     add({"bandwidth",
          "Bandwidth",
@@ -435,18 +479,21 @@ Page Report::measure() {
          {}},
         "A stream of tagged messages in one direction with 64 under way (tag_bw), from the first "
         "post until the last is known to be received. Higher is better.",
-        sources("tag_bw", Figure::kBytes, amounts_.sweep));
+        sources(lanes_, "tag_bw", Figure::kBytes, amounts_.sweep));
     add_relative();
     add({"rate", "Message rate", size_axis(), {"messages per second", PlotUnit::kPerSecond}, {}},
         "A stream of small tagged messages, each with a tag and a receive of its own (tag_rate; "
         "UCX: tag_bw). Higher is better.",
-        sources("tag_rate", Figure::kMessages, amounts_.rate));
+        sources(lanes_, "tag_rate", Figure::kMessages, amounts_.rate));
+    add_tcp();
     add_depth();
     add_threads();
     add_clients();
-    for (const Lane& lane : lanes_) {
-        add_selection(lane);
-        add_choice(lane);
+    for (const std::vector<Lane>* some : {&lanes_, &tcp_}) {
+        for (const Lane& lane : *some) {
+            add_selection(lane);
+            add_choice(lane);
+        }
     }
     summarize_page();
     page_.facts = facts();

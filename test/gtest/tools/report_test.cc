@@ -97,8 +97,9 @@ TEST_F(Report, quick_page_has_a_plot_and_a_table_in_every_section_and_loads_noth
     const Finished finished = tagwire({"report", file(), "--quick"});
     ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
     const std::string html = page();
-    for (const char* id : {"latency", "bandwidth", "bandwidthrelative", "rate", "depth", "threads",
-                           "selectionsm", "choicesm"})
+    for (const char* id :
+         {"latency", "bandwidth", "bandwidthrelative", "rate", "depth", "threads", "latencytcp",
+          "bandwidthtcp", "ratetcp", "selectionsm", "choicesm", "selectiontcp", "choicetcp"})
         EXPECT_EQ(count_of(html, std::string("<section id=\"") + id + "\">"), 1U) << id;
     EXPECT_EQ(fault_of(file(), finished.out), "");
     EXPECT_EQ(count_of(html, "<table class=\"summary\">"), 1U);
@@ -136,6 +137,8 @@ TEST_F(Report, demo_ends_with_it_and_has_other_libraries_beside_ours) {
     // In the summary and in the tables of latency, bandwidth twice, and rate; latency, clients.
     EXPECT_EQ(count_of(html, "<th>UCX, posix+cma</th>"), 5U) << finished.out;
     EXPECT_EQ(count_of(html, "<th>libfabric, shm</th>"), 3U) << finished.out;
+    EXPECT_EQ(count_of(html, "<th>UCX, tcp</th>"), 4U) << finished.out;
+    EXPECT_EQ(count_of(html, "<th>libfabric, tcp</th>"), 2U) << finished.out;
     EXPECT_EQ(count_of(html, "<section id=\"clients\">"), 1U) << finished.out;
 }
 
