@@ -25,6 +25,10 @@ constexpr int kProbes = 2;
 /// A host that has not replied after this time, or twice the round trip, ignores what it was sent.
 constexpr std::uint32_t kReplyMs = 200;
 constexpr std::uint32_t kUsPerMs = 1000;
+/// Probes of a closed window, and retransmissions, within the timeout.
+constexpr std::uint64_t kAsks = 6;
+constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS of linux/tcp.h, from 6.15 on
+constexpr std::uint64_t kRtoMsLeast = 1000, kRtoMsMost = 120'000;  // what it takes
 
 }  // namespace
 
@@ -47,6 +51,10 @@ void Keepalive::set_socket_options(int fd) const {
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
     ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+    // Intervals grow up to this. Older kernels refuse it, and have two minutes.
+    const auto rto_ms =
+        static_cast<int>(std::clamp(timeout_ns_ / kNsPerMs / kAsks, kRtoMsLeast, kRtoMsMost));
+    ::setsockopt(fd, IPPROTO_TCP, kRtoMaxMs, &rto_ms, sizeof rto_ms);
 }
 
 /// Asked, and nothing came back for most of the timeout. A live host that takes no data
