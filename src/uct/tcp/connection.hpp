@@ -42,13 +42,14 @@ class Connection : public ucs::FromReserve {
     bool is_reading = false;
     bool fence_waits = false;
     std::uint8_t empty_reads = 0;
+    std::uint8_t hang_ups = 0;  // of the peer before it replied
     ucs_status_t failure = UCS_OK;
     ucs_status_t put_failure = UCS_OK;  // of puts that nobody waits for; the next flush tells
     std::uint16_t port = 0;
     IpAddress address;
     Cookie cookie{};
     std::uint64_t instance = 0;
-    std::uint64_t deadline = 0;  // ns, until it is ready
+    std::uint64_t deadline = 0;  // ns, while connecting or waiting
     std::uint64_t burst = 0;     // turn of progress in which it wrote at once
     std::uint32_t place = 0;     // in the list of all
     std::uint32_t ops_count = 0;

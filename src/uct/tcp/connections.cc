@@ -14,6 +14,12 @@
 
 namespace tagwire::tcp {
 
+namespace {
+
+constexpr std::uint8_t kHangUpsMax = 100;
+
+}  // namespace
+
 Connections::Connections(TcpIface& owner)
     : iface_(owner),
       instance_(ucs::random_u64()),
@@ -89,15 +95,21 @@ ucs_status_t Connections::open_socket(Connection& connection) {
         return ucs::fd_error("bind", errno);
     const sockaddr_storage to = sockaddr_of(connection.address, connection.port, &bytes);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&to), bytes) != 0 && errno != EINPROGRESS) {
-        TW_LOG_ERROR("tcp: connect to %s port %u: %s", text_of(connection.address).c_str(),
-                     connection.port, ucs::error_text(errno).c_str());
+        const std::string why = ucs::error_text(errno);
+        if (connection.hang_ups == 0)
+            TW_LOG_ERROR("tcp: connect to %s port %u: %s", text_of(connection.address).c_str(),
+                         connection.port, why.c_str());
         return UCS_ERR_UNREACHABLE;
     }
     if (!iface_.events.watch(fd, EventSet::token(connection), EPOLLOUT))
         return UCS_ERR_EXCEEDS_LIMIT;
+    set_deadline(connection);
+    return UCS_OK;
+}
+
+void Connections::set_deadline(Connection& connection) {
     connection.deadline = ucs::clock_now_ns() + iface_.options().connect_timeout_ns;
     iface_.note_deadline(connection.deadline);
-    return UCS_OK;
 }
 
 // ---- The opener's side
@@ -115,6 +127,8 @@ void Connections::greet(Connection& connection) {
     int error = 0;
     socklen_t bytes = sizeof error;
     ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error == ECONNRESET || error == EPIPE)
+        return hung_up(connection, error);
     if (error != 0) {
         TW_LOG_DEBUG("tcp: connect to %s port %u: %s", text_of(connection.address).c_str(),
                      connection.port, ucs::error_text(error).c_str());
@@ -124,10 +138,10 @@ void Connections::greet(Connection& connection) {
     const Hello hello{kHelloMagic, kVersionMin,       kVersionMax, iface_.port(), 0,
                       instance_,   connection.cookie, cookie_,     kSegBytesMax,  0};
     // The socket's buffer is empty: a greeting fits, or the connection is no good.
-    const bool is_sent =
-        ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t{sizeof hello};
-    if (!is_sent || !iface_.events.change(fd, EventSet::token(connection), EPOLLIN)) {
-        iface_.failures.fail(connection, UCS_ERR_CONNECTION_RESET);
+    if (::send(fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) != ssize_t{sizeof hello})
+        return hung_up(connection, errno);
+    if (!iface_.events.change(fd, EventSet::token(connection), EPOLLIN)) {
+        iface_.failures.fail(connection, UCS_ERR_EXCEEDS_LIMIT);
         return;
     }
     connection.state = State::kGreeted;
@@ -139,12 +153,8 @@ void Connections::read_reply(Connection& connection) {
     const ssize_t there = ::recv(fd, &reply, sizeof reply, MSG_DONTWAIT | MSG_PEEK);
     if (there < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (there <= 0) {
-        TW_LOG_DEBUG("tcp: %s port %u hung up before it replied",
-                     text_of(connection.address).c_str(), connection.port);
-        iface_.failures.fail(connection, UCS_ERR_CONNECTION_RESET);
-        return;
-    }
+    if (there <= 0)
+        return hung_up(connection, there == 0 ? ECONNRESET : errno);
     if (there < ssize_t{sizeof reply})
         return;
     static_cast<void>(::recv(fd, &reply, sizeof reply, MSG_DONTWAIT));
@@ -157,6 +167,7 @@ void Connections::read_reply(Connection& connection) {
         connection.fd.reset();
         connection.was_opened_by_us = false;
         connection.state = State::kWaiting;
+        set_deadline(connection);
     } else if (reply.verdict == Verdict::kWelcome && reply.version >= kVersionMin &&
                reply.version <= kVersionMax) {
         stand(connection);
@@ -168,6 +179,21 @@ void Connections::read_reply(Connection& connection) {
     }
 }
 
+/// Whoever is gone for good refuses the next one.
+void Connections::hung_up(Connection& connection, int error) {
+    TW_LOG_DEBUG("tcp: %s port %u hung up before it replied: %s",
+                 text_of(connection.address).c_str(), connection.port,
+                 ucs::error_text(error).c_str());
+    ucs_status_t status = error == ETIMEDOUT ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET;
+    if (status == UCS_ERR_CONNECTION_RESET && ++connection.hang_ups <= kHangUpsMax) {
+        iface_.events.unwatch(connection.fd.get());
+        connection.state = State::kConnecting;
+        status = open_socket(connection);
+    }
+    if (status != UCS_OK)
+        iface_.failures.fail(connection, status);
+}
+
 void Connections::stand(Connection& connection) {
     connection.state = State::kReady;
     iface_.count(TcpCounter::kConnections);
@@ -176,7 +202,7 @@ void Connections::stand(Connection& connection) {
 
 void Connections::expire(std::uint64_t now_ns) {
     for (const auto& connection : all_) {
-        if (connection->state == State::kReady || connection->state == State::kFailed)
+        if (connection->state != State::kConnecting && connection->state != State::kWaiting)
             continue;
         if (now_ns < connection->deadline) {
             iface_.note_deadline(connection->deadline);

@@ -6,6 +6,10 @@
 // Hello and has its own Hello welcomed. An interface that connects to itself has two: endpoints use
 // the one that it opened, the other one is not in the table.
 //
+// A peer whose host has taken the connection may reply as late as it likes, since a program that
+// computes does not progress; keepalive.hpp finds a host that vanishes. A peer hangs up without a
+// reply when our Hello is late, or when too many are half open: it gets another one.
+//
 // Owner thread only.
 #pragma once
 
@@ -37,7 +41,7 @@ class Connections {
 
     /// Events of a connection that is not ready.
     unsigned go_on(Connection& connection, std::uint32_t events);
-    /// Ends those that do not stand in time.
+    /// Ends those that the peer's host, or a peer that has opened its own, does not take in time.
     void expire(std::uint64_t now_ns);
 
     /// A peer may be connected to anew.
@@ -55,6 +59,8 @@ class Connections {
     void reply(int fd, Verdict verdict, const Hello& hello) const;
     void greet(Connection& connection);
     void read_reply(Connection& connection);
+    void hung_up(Connection& connection, int error);
+    void set_deadline(Connection& connection);
     void stand(Connection& connection);
 
     TcpIface& iface_;

@@ -80,7 +80,8 @@ void Keepalive::look(std::uint64_t now_ns) {
     if (now_ns >= next_) {
         next_ = now_ns + timeout_ns_ / kLooks;
         for (const auto& connection : iface_.connections.all()) {
-            if (!connection->is_ready() || !is_silent(*connection))
+            const bool is_taken = connection->is_ready() || connection->state == State::kGreeted;
+            if (!is_taken || !is_silent(*connection))
                 continue;
             TW_LOG_WARN("tcp: %s port %u acknowledged nothing for TAGWIRE_TCP_PEER_TIMEOUT",
                         text_of(connection->address).c_str(), connection->port);

@@ -2,6 +2,7 @@
 // One connection for two interfaces, cheap silent peers, ports of choice.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -55,6 +56,51 @@ TEST(TcpConnection, messages_sent_before_it_stands_keep_their_order) {
         std::memcpy(&number, other.am[i].bytes.data(), sizeof number);
         EXPECT_EQ(i, number);
     }
+}
+
+EntityOptions options_of(const char* name, const char* value) {
+    EntityOptions options;
+    options.iface_config = {{name, value}};
+    return options;
+}
+
+TEST(TcpConnection, a_peer_that_takes_its_time_to_reply_is_waited_for) {
+    using Clock = std::chrono::steady_clock;
+    Entity one(loopback_of_tcp(), options_of("TCP_CONNECT_TIMEOUT", "20ms"));
+    Entity other(loopback_of_tcp());
+    const Connection there = connect(one, other);
+    for (const auto end = Clock::now() + std::chrono::milliseconds(100); Clock::now() < end;)
+        one.progress();
+    EXPECT_TRUE(one.errors.empty());
+    expect_exchange(one, there.forward, other);
+}
+
+TEST(TcpConnection, one_that_greets_too_late_greets_again) {
+    Entity one(loopback_of_tcp());
+    Entity other(loopback_of_tcp(), options_of("TCP_HELLO_TIMEOUT", "1ms"));
+    const Connection there = connect(one, other);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(there.forward, Entity::kAmId, 7, nullptr, 0));
+    ASSERT_TRUE(steps_until({&other}, [&] { return counter_of(other, "refused") == 1; }));
+    ASSERT_TRUE(steps_until({&one, &other}, [&] { return other.am.size() == 1; }));
+    EXPECT_TRUE(one.errors.empty());
+}
+
+TEST(TcpConnection, those_that_are_ended_to_make_room_greet_again) {
+    constexpr std::size_t kPeers = 8;
+    Entity popular(loopback_of_tcp(), options_of("TCP_HALF_OPEN", "1"));
+    std::vector<std::unique_ptr<Entity>> peers;
+    std::vector<Connection> connections;
+    for (std::size_t i = 0; i < kPeers; ++i) {
+        peers.push_back(std::make_unique<Entity>(loopback_of_tcp()));
+        connections.push_back(connect(*peers.back(), popular));
+    }
+    ASSERT_TRUE(
+        steps_until({&popular}, [&] { return counter_of(popular, "refused") == kPeers - 1; }));
+    for (std::size_t i = 0; i < kPeers; ++i) {
+        expect_exchange(*peers[i], connections[i].forward, popular);
+        EXPECT_TRUE(peers[i]->errors.empty());
+    }
+    connections.clear();
 }
 
 TEST(TcpConnection, a_silent_peer_costs_less_than_300_bytes) {
