@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Explanations of one-sided operations.
+#include <uct/api/tagwire_uct.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -36,6 +38,19 @@ std::size_t striped_from(const Endpoint& ep, bool is_put) {
     return (chosen == nullptr ? ep.rail().stripe_plan(is_put) : *chosen).from();
 }
 
+bool needs_peer(RmaWay way, const Rail& rail) {
+    switch (way) {
+        case RmaWay::kNothing:
+        case RmaWay::kStores:
+            return false;
+        case RmaWay::kByOwner:
+        case RmaWay::kMessages:
+            return true;
+        default:
+            return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS) != 0;
+    }
+}
+
 }  // namespace
 
 tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t operation,
@@ -54,7 +69,7 @@ tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t 
     out.way = std::ranges::find(kWays, way, &decltype(kWays)::value_type::first)->second;
     std::string_view(ep.rail().transport()).copy(out.transport, sizeof out.transport - 1);
     std::string_view(ep.rail().device()).copy(out.device, sizeof out.device - 1);
-    out.needs_peer = way == RmaWay::kMessages || way == RmaWay::kByOwner ? 1 : 0;
+    out.needs_peer = needs_peer(way, ep.rail()) ? 1 : 0;
     out.striped_from = SIZE_MAX;
     if (kind != TW_RMA_ATOMIC && is_mapped)
         out.striped_from = striped_from(ep, kind == TW_RMA_PUT);

@@ -24,6 +24,9 @@ BEGIN_C_DECLS
 enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 #define TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE UCS_BIT(63)
 
+/// In cap.flags: puts and gets move data when the peer's interface progresses, as messages do.
+#define TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS UCS_BIT(62)
+
 /// Version of this library, as "0.1.0".
 TAGWIRE_API const char* tagwire_version_string(void);
 
