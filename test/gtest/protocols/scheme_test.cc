@@ -20,7 +20,9 @@ class MsgScheme : private Settings, public MsgTest {
                     {"TAGWIRE_REG_CACHE", "0"}}) {}
 
     static bool can_put() { return transports() != "ud"; }
-    static bool needs_handles() { return !transports().starts_with("sm"); }
+    static bool needs_handles() {
+        return !transports().starts_with("sm") && !transports().starts_with("tcp");
+    }
     /// A handle for as long as it lives.
     class Mapped {
       public:
