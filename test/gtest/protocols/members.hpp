@@ -39,7 +39,7 @@ struct Report {
     tw_status_t failure = TW_OK;           // of the last of them
 };
 
-/// What runs in a member's process.
+/// A member in its own process.
 class Member {
   public:
     Member(unsigned rank, std::size_t bytes_max);
