@@ -251,6 +251,8 @@ bool TcpIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr
         return say("only one of the two network interfaces is a loopback");
     if (peer.is_loopback && !is_same_space(*device, pack(device_.address)))
         return say("the peer's loopback is that of another host or network namespace");
+    if (peer.bytes == device_.address.bytes && !is_same_space(*device, pack(device_.address)))
+        return say("the peer's network interface has the address of this one, in another network");
     if (iface_addr != nullptr) {
         IfaceAddress address;
         std::memcpy(&address, iface_addr, sizeof address);

@@ -44,7 +44,9 @@ ucs_status_t TcpMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
     for (const Device& device : list_devices())
         if (device.problem.empty())
             devices->push_back(
-                {"tcp", device.name, UCT_DEVICE_TYPE_NET, UCS_SYS_DEVICE_ID_UNKNOWN});
+                {"tcp", device.name,
+                 device.address.is_loopback ? UCT_DEVICE_TYPE_SELF : UCT_DEVICE_TYPE_NET,
+                 UCS_SYS_DEVICE_ID_UNKNOWN});
     return UCS_OK;
 }
 
