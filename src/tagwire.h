@@ -8,7 +8,7 @@
 ///                            |                               |
 ///                        tw_mem_map                 tw_tag_recv, progress, completions
 ///
-/// A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
+/// A program carries the address of each worker (tw_worker_address(), at most 256 bytes) to the
 /// others, makes an endpoint for each that it sends to, and sends; receiving needs no endpoint.
 /// docs/reference/messaging.md is the users' page. This header includes nothing of the transport
 /// API and may be included beside UCX's headers.

@@ -114,7 +114,7 @@ int Ep::open_door(const void* address) {
 }
 
 std::optional<Name> Ep::name(tw_status_t* status_p) const {
-    std::byte address[TW_ADDRESS_BYTES_MAX];
+    std::byte address[kNameBytes - 1];  // that of the farthest reach, if not all have room
     std::size_t address_bytes = sizeof address;
     *status_p = tw_worker_address(worker, address, &address_bytes);
     if (*status_p != TW_OK)

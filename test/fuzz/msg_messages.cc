@@ -32,7 +32,8 @@ class Attack {
         require(at.has_value() && from.has_value());
         victim_id_ = at->id;
         peer_id_ = from->id;
-        to_victim_ = test::connect_to_address(attacker_, at->device, at->iface);
+        const proto::Contact& contact = at->contacts.front();
+        to_victim_ = test::connect_to_address(attacker_, contact.device, contact.iface);
         for (int i = 0; i < kRoundsPerAct * 10; ++i)
             progress();
     }

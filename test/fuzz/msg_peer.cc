@@ -53,14 +53,15 @@ void ScriptedPeer::record(test::Entity* entity) {
 }
 
 std::vector<std::byte> ScriptedPeer::address() const {
-    return proto::pack({kId, contact_, self_.device_address(), self_.iface_address()});
+    return proto::pack({kId, {{contact_, self_.device_address(), self_.iface_address()}}});
 }
 
 void ScriptedPeer::meet(const std::vector<std::byte>& victim) {
     std::string reason;
     const auto at = proto::parse(victim, &reason);
-    require(at.has_value());
-    at_ = *at;
+    require(at.has_value() && at->contact_over(contact_) != nullptr);
+    victim_id_ = at->id;
+    at_ = *at->contact_over(contact_);
     to_victim_ = test::connect_to_address(self_, at_.device, at_.iface);
 }
 

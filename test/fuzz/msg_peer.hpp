@@ -93,7 +93,8 @@ class ScriptedPeer {
 
     std::string contact_;
     test::Entity self_;
-    proto::Address at_;  // of the victim
+    std::uint64_t victim_id_ = 0;
+    proto::Contact at_;  // of the victim
     test::Endpoint to_victim_;
     bool has_contact_failed_ = false;
     test::Buffer memory_;

@@ -79,7 +79,7 @@ ScriptedPeer::Message ScriptedPeer::hello(Input& input) {
     hello.retired_id = (choice & 16) != 0 ? name_ : 0;
     // A transmit context: of the victim, of another worker, or of none.
     hello.tx_context = choice >> 5 & 3U;
-    hello.worker = (choice & 32) == 0 ? 0 : (choice & 128) != 0 ? at_.id : kId + 1;
+    hello.worker = (choice & 32) == 0 ? 0 : (choice & 128) != 0 ? victim_id_ : kId + 1;
     hello.rails = 1;
     Message rails;
     append_rail(&rails, contact_, self_, {0, 0});
@@ -128,7 +128,7 @@ ScriptedPeer::Message ScriptedPeer::wireup(Input& input, std::uint32_t op) {
         ++connections_;
     Message message;
     append(&message,
-           proto::Wireup{op, proto::kWireVersion + (choice == 255 ? 1U : 0U), kId, at_.id});
+           proto::Wireup{op, proto::kWireVersion + (choice == 255 ? 1U : 0U), kId, victim_id_});
     append_bytes(&message, op == 1 ? hello(input) : offer(input, op));
     return message;
 }
@@ -149,7 +149,7 @@ void ScriptedPeer::greet_anew(std::size_t identity) {
 void ScriptedPeer::send_wireup(proto::WireupOp op, const Message& behind) {
     Message message;
     append(&message,
-           proto::Wireup{static_cast<std::uint32_t>(op), proto::kWireVersion, kId, at_.id});
+           proto::Wireup{static_cast<std::uint32_t>(op), proto::kWireVersion, kId, victim_id_});
     append_bytes(&message, behind);
     send_by_contact(proto::AmId::kWireup, &message);
 }

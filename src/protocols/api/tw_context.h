@@ -253,11 +253,14 @@ TAGWIRE_API tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker
 /// Writes the address of a worker.
 ///
 /// `address` has *length_p bytes. The address stays valid until tw_worker_destroy(); it is plain
-/// bytes without pointers and may be sent to any process.
+/// bytes without pointers and may be sent to any process. It names up to four interfaces that take
+/// first contact, the nearest first. Where `address` has no room for all, those that reach farthest
+/// are named; 63 bytes hold any one.
 ///
 /// \retval TW_OK  Written; *length_p is its length.
-/// \retval TW_ERR_BUFFER_TOO_SMALL  Nothing is written but *length_p, which says how many bytes are
-///     needed; TW_ADDRESS_BYTES_MAX always suffice.
+/// \retval TW_ERR_BUFFER_TOO_SMALL  There is no room for one. Nothing is written but *length_p, the
+///     length of the address with all of them; TW_ADDRESS_BYTES_MAX always suffice.
+/// \retval TW_ERR_NO_MEMORY  There is no memory.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p);
 

@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-#define TW_ADDRESS_BYTES_MAX 64  ///< No address of a worker is longer.
-#define TW_IOV_MAX 16            ///< Elements of a gather or scatter list.
+#define TW_ADDRESS_BYTES_MAX 256  ///< No address of a worker is longer.
+#define TW_IOV_MAX 16             ///< Elements of a gather or scatter list.
 
 typedef struct tw_context* tw_context_h;
 typedef struct tw_worker* tw_worker_h;

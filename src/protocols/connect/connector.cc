@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,46 +64,93 @@ void Connector::destroy_ep(uct_ep_h ep) {
     uct_ep_destroy(ep);
 }
 
-ucs_status_t Connector::contact(const Address& to, std::string* why) {
+ucs_status_t Connector::contact(Address to, std::string* why) {
+    address_ = std::move(to);
+    address_.id = ep_.peer_id;
+    attempt_ = 0;
+    first_rail_ = 0;
+    return contact_next(why);
+}
+
+/// UCS_ERR_NO_MEMORY: the same attempt can be made later.
+ucs_status_t Connector::contact_next(std::string* why) {
+    const auto rails = worker_.rails();
+    ucs_status_t last = UCS_ERR_UNREACHABLE;
+    for (; attempt_ < address_.contacts.size() * rails.size(); ++attempt_) {
+        const Contact& to = address_.contacts[attempt_ / rails.size()];
+        Rail& rail = *rails[(attempt_ + first_rail_) % rails.size()];
+        if (why != nullptr && attempt_ % rails.size() == 0 &&
+            std::ranges::none_of(
+                rails, [&](const auto& each) { return to.transport == each->transport(); })) {
+            *why += fmt::format("{}over {}: this worker has no such transport (TAGWIRE_TRANSPORTS)",
+                                why->empty() ? "" : "; ", to.transport);
+        }
+        if (to.transport != rail.transport())
+            continue;
+        contacted_ = attempt_ / rails.size();
+        const ucs_status_t status = try_contact(to, rail, why);
+        if (status == UCS_ERR_NO_MEMORY)
+            return status;
+        if (status == UCS_OK) {
+            ++attempt_;
+            return status;
+        }
+        if (last == UCS_ERR_UNREACHABLE)
+            last = status;
+    }
+    return last;
+}
+
+ucs_status_t Connector::try_contact(const Contact& to, Rail& rail, std::string* why) {
     std::string reason;
-    const auto tell = [&](const Rail& rail) {
+    const auto tell = [&] {
         if (why != nullptr)
             *why += fmt::format("{}over {}:{}: {}", why->empty() ? "" : "; ", rail.transport(),
                                 rail.device(), reason);
     };
-    for (const auto& rail : worker_.rails()) {
-        if (to.transport != rail->transport())
-            continue;
-        if (!rail->reaches(to.device, to.iface, why == nullptr ? nullptr : &reason)) {
-            tell(*rail);
-            continue;
-        }
-        const ucs_status_t status = make_ep(*rail, to.device, to.iface, &contact_);
-        if (status != UCS_OK) {
-            if (why != nullptr) {
-                reason = status == UCS_ERR_UNREACHABLE
-                             ? "nothing accepts connections there: the peer's worker or process "
-                               "has gone"
-                             : ucs_status_string(status);
-                tell(*rail);
-            }
-            return status;
-        }
-        address_ = {ep_.peer_id, to.transport, to.device, to.iface};
-        contact_rail_ = rail.get();
+    if (!rail.reaches(to.device, to.iface, why == nullptr ? nullptr : &reason)) {
+        tell();
+        return UCS_ERR_UNREACHABLE;
+    }
+    const ucs_status_t status = make_ep(rail, to.device, to.iface, &contact_);
+    if (status == UCS_OK) {
+        contact_rail_ = &rail;
         number_ = worker_.peers().next_connection();
         queue(hello_bytes());
         return UCS_OK;
     }
-    if (why != nullptr && why->empty()) {
-        *why = fmt::format("over {}: this worker has no such transport (TAGWIRE_TRANSPORTS)",
-                           to.transport);
+    if (why != nullptr) {
+        reason = status == UCS_ERR_UNREACHABLE
+                     ? "nothing accepts connections there: the peer's worker or process has gone"
+                     : ucs_status_string(status);
+        tell();
     }
-    return UCS_ERR_UNREACHABLE;
+    return status;
+}
+
+bool Connector::contact_elsewhere(uct_ep_h failed, ucs_status_t status) {
+    if (contact_ == nullptr || failed != contact_ || ep_.state() != EpState::kConnecting ||
+        !peer_rails_.empty())
+        return false;
+    const Rail* const before = contact_rail_;
+    destroy_ep(std::exchange(contact_, nullptr));
+    messages_.clear();  // a hello at most
+    const ucs_status_t next = contact_next(nullptr);
+    owes_contact_ = next == UCS_ERR_NO_MEMORY;
+    if (next != UCS_OK && !owes_contact_)
+        return false;
+    TW_LOG_INFO(
+        "endpoint to worker %016lx: first contact over %s:%s has failed (%s); another is "
+        "tried",
+        ep_.worker_id, before->transport(), before->device(), ucs_status_string(status));
+    if (owes_contact_)
+        worker_.peers().ask_wireup(ep_);
+    return true;
 }
 
 void Connector::begin(Address to) {
     address_ = std::move(to);
+    attempt_ = 0;
     contact_again();
 }
 
@@ -110,6 +158,7 @@ void Connector::begin_anew() {
     disconnect();
     peer_rails_.clear();
     refused_.clear();
+    attempt_ = 0;
     contact_again();
 }
 
@@ -130,8 +179,7 @@ void Connector::disconnect() {
 
 /// At a later progress if there is no memory now.
 void Connector::contact_again() {
-    const Address to = address_;
-    const ucs_status_t status = contact(to, nullptr);
+    const ucs_status_t status = contact_next(nullptr);
     owes_contact_ = status == UCS_ERR_NO_MEMORY;
     if (owes_contact_)
         return worker_.peers().ask_wireup(ep_);
@@ -144,9 +192,10 @@ ReserveBytes Connector::hello_bytes() const {
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker_.id(),
                           ep_.peer_id});
     const TxName tx = worker_.tx_name();
-    append(&bytes,
-           Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
-                 number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker});
+    const Contact& to = address_.contacts[contacted_];
+    append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
+                         number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker,
+                         contact_rail_->index() + 1U, check_of(to.device, to.iface)});
     for (const auto& rail : worker_.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -201,7 +250,9 @@ bool Connector::send() {
         if (sent == UCS_ERR_NO_RESOURCE || sent == UCS_ERR_NO_MEMORY)
             return false;
         if (sent < 0) {
-            ep_.fail(static_cast<ucs_status_t>(sent));
+            const auto status = static_cast<ucs_status_t>(sent);
+            if (!contact_elsewhere(contact_, status))
+                ep_.fail(status);
             return true;
         }
         messages_.pop_front();
@@ -217,28 +268,52 @@ void Connector::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails)
         queue(hello_bytes());
     if (!is_new || ep_.state() == EpState::kFailed)
         return;
-    peer_rails_ = std::move(rails);
+    learn_rails(hello, std::move(rails));
     answer_contact();
 }
 
-void Connector::greet(ucs::ReserveVector<PeerRail> rails) {
-    peer_rails_ = std::move(rails);
+void Connector::greet(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
+    learn_rails(hello, std::move(rails));
     answer_contact();
+}
+
+void Connector::learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
+    peer_rails_ = std::move(rails);
+    heard_by_ = hello.from_rail;
+    if (contact_ != nullptr)
+        return;
+    first_rail_ = 0;
+    for (const auto& rail : worker_.rails())
+        if (check_of(rail->device_address(), rail->iface_address()) == hello.to_check)
+            first_rail_ = rail->index();
+}
+
+/// The interfaces of the peer that take first contact: that which its hello came by, which is known
+/// to lead here, then the nearest.
+Address Connector::address_of_peer() const {
+    Address address{ep_.peer_id, {}};
+    const auto add = [&](const PeerRail& rail) {
+        address.contacts.push_back({rail.transport, rail.device, rail.iface});
+    };
+    const std::size_t first = heard_by_ - std::size_t{1};
+    if (first < peer_rails_.size() && first_contact_rank(peer_rails_[first].transport) != 0)
+        add(peer_rails_[first]);
+    for (const auto& [transport, rank] : first_contacts())
+        for (std::size_t i = 0; i < peer_rails_.size(); ++i)
+            if (i != first && peer_rails_[i].transport == transport)
+                add(peer_rails_[i]);
+    return address;
 }
 
 /// The peer has said hello: it hears from us, at a later progress if there is no memory now.
 void Connector::answer_contact() {
     bool lacks_memory = false;
-    for (const auto& [transport, rank] : first_contacts()) {
-        for (const PeerRail& rail : peer_rails_) {
-            if (contact_ != nullptr || rail.transport != transport)
-                continue;
-            const ucs_status_t status =
-                contact({ep_.peer_id, rail.transport, rail.device, rail.iface}, nullptr);
-            lacks_memory |= status == UCS_ERR_NO_MEMORY;
-        }
+    if (contact_ == nullptr) {
+        address_ = address_of_peer();
+        attempt_ = 0;
+        lacks_memory = contact_next(nullptr) == UCS_ERR_NO_MEMORY;
     }
-    owes_contact_ = contact_ == nullptr && lacks_memory;
+    owes_contact_ = lacks_memory;
     if (owes_contact_)
         return worker_.peers().ask_wireup(ep_);
     if (contact_ == nullptr)
@@ -247,9 +322,21 @@ void Connector::answer_contact() {
         choose_lane();
 }
 
-/// The pair of rails that promises the lowest latency and was not refused.
+/// The rail of the peer that the endpoint of first contact leads to.
+std::uint8_t Connector::contacted_rail() const {
+    const Contact& contacted = address_.contacts[contacted_];
+    for (std::size_t j = 0; j < peer_rails_.size(); ++j)
+        if (peer_rails_[j].device == contacted.device && peer_rails_[j].iface == contacted.iface)
+            return static_cast<std::uint8_t>(j);
+    return 0;
+}
+
+/// The pair of rails that promises the lowest latency and was not refused; of equal ones that of
+/// first contact, which is known to lead there.
 void Connector::choose_lane() {
-    ucs::ReserveVector<std::pair<double, std::pair<std::size_t, std::size_t>>> pairs;
+    using RailPair = std::pair<std::size_t, std::size_t>;
+    ucs::ReserveVector<std::tuple<double, bool, RailPair>> pairs;
+    const RailPair contact_pair{contact_rail_->index(), contacted_rail()};
     for (std::size_t i = 0; i < worker_.rails().size(); ++i) {
         const Rail& rail = *worker_.rails()[i];
         // An endpoint of rc cannot be its own peer.
@@ -259,18 +346,14 @@ void Connector::choose_lane() {
             if (peer_rails_[j].transport == rail.transport() &&
                 rail.reaches(peer_rails_[j].device, peer_rails_[j].iface) &&
                 std::ranges::find(refused_, std::pair{i, j}) == refused_.end())
-                pairs.push_back({rail.latency(), {i, j}});
+                pairs.push_back({rail.latency(), RailPair{i, j} != contact_pair, {i, j}});
     }
     std::ranges::sort(pairs);
-    for (const auto& [latency, pair] : pairs)
+    for (const auto& [latency, is_other, pair] : pairs)
         if (try_lane(pair.first, pair.second))
             return;
     // The endpoint of the first contact serves for the messages too.
-    std::uint8_t peer_rail = 0;
-    for (std::size_t j = 0; j < peer_rails_.size(); ++j)
-        if (peer_rails_[j].device == address_.device && peer_rails_[j].iface == address_.iface)
-            peer_rail = static_cast<std::uint8_t>(j);
-    choose(contact_, *contact_rail_, peer_rail);
+    choose(contact_, *contact_rail_, contacted_rail());
 }
 
 bool Connector::try_lane(std::size_t rail_index, std::size_t peer_rail) {

@@ -8,6 +8,9 @@
 //        idle ----> greeting ----> (offering) ----> lane chosen
 //                   hello sent,    rc: addresses
 //                   theirs awaited cross
+//
+// An address names several contacts. One that fails before the peer is heard is followed by the
+// next one; a later failure is the end of the connection.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -38,14 +41,18 @@ class Connector {
     Connector(const Connector&) = delete;
     Connector& operator=(const Connector&) = delete;
 
-    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
-    /// may be null, gets the reason of any failure.
-    ucs_status_t contact(const Address& to, std::string* why);
+    /// First contact: makes the lane of wire-up, by the first of the peer's contacts that leads
+    /// there, and says hello. UCS_ERR_UNREACHABLE. *why, which may be null, gets the reason of each
+    /// failure.
+    ucs_status_t contact(Address to, std::string* why);
+    /// The endpoint of first contact has failed. True: the peer has not been heard yet, and hello
+    /// goes to it by the next of its contacts that leads there.
+    bool contact_elsewhere(uct_ep_h failed, ucs_status_t status);
     /// As contact(), at a later progress if there is no memory now; the endpoint fails if it fails.
     void begin(Address to);
     /// First contact with a peer of these rails.
-    void greet(ucs::ReserveVector<PeerRail> rails);
-    /// Says hello again for a new connection. Only the address of first contact is kept.
+    void greet(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
+    /// Says hello again for a new connection. Only the peer's contacts are kept.
     void begin_anew();
     /// Sends the wire-up messages that wait. False: some still wait.
     bool work();
@@ -92,8 +99,13 @@ class Connector {
     bool is_offering() const { return is_offering_; }
 
   private:
+    ucs_status_t contact_next(std::string* why);
+    ucs_status_t try_contact(const Contact& to, Rail& rail, std::string* why);
     void contact_again();
     void answer_contact();
+    void learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
+    Address address_of_peer() const;
+    std::uint8_t contacted_rail() const;
     void choose_lane();
     bool try_lane(std::size_t rail, std::size_t peer_rail);
     void use_offered();
@@ -112,6 +124,10 @@ class Connector {
     Endpoint& ep_;
     WorkerCore& worker_;
     Address address_;
+    std::size_t attempt_ = 0;     // the next pair of a contact in it and a rail
+    std::size_t first_rail_ = 0;  // of these, for each contact
+    std::size_t contacted_ = 0;   // the contact that contact_ leads to
+    std::uint32_t heard_by_ = 0;  // Hello::from_rail
     std::uint32_t number_ = 0;
     uct_ep_h contact_ = nullptr;
     Rail* contact_rail_ = nullptr;

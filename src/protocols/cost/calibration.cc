@@ -109,10 +109,12 @@ void Calibration::apply(std::string_view transport, std::string_view device,
     for (const CostSample& sample : samples_) {
         if (sample.transport != transport || sample.device != device)
             continue;
-        const Curve::Knot knot{static_cast<double>(sample.bytes), sample.ns};
+        const auto bytes = static_cast<double>(sample.bytes);
+        const Curve::Knot knot{bytes, sample.ns};
         Protocol protocol{};
         if (protocol_named(sample.what, &protocol))
-            knots[static_cast<std::size_t>(protocol)].push_back(knot);
+            knots[static_cast<std::size_t>(protocol)].push_back(
+                {bytes, std::max(sample.ns, bytes * costs->measured_ns_per_byte_min)});
         else if (sample.what == CostSample::kRegistration)
             registration.push_back(knot);
     }

@@ -78,6 +78,7 @@ struct RailCosts {
     double direct_ns_per_byte = 0;  // of such a read or write
     double registration_ns = 0;
     double registration_ns_per_byte = 0;
+    double measured_ns_per_byte_min = 0;  // below that a measurement has left the wire out
 
     std::size_t short_max = 0;  // bytes of a message; 0: no short protocol
     std::size_t bcopy_max = 0;

@@ -195,16 +195,20 @@ tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* l
     return TW_OK;
 }
 
-tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p) {
+tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(length_p);
-    const std::vector<std::byte>& bytes = worker_of(worker).address();
-    const std::size_t room = std::exchange(*length_p, bytes.size());
-    if (room < bytes.size())
+    const std::vector<std::byte> bytes = worker_of(worker).address(*length_p);
+    if (bytes.empty()) {
+        *length_p = worker_of(worker).address(SIZE_MAX).size();
         return TW_ERR_BUFFER_TOO_SMALL;
+    }
     TW_REFUSE_NULL(address);
+    *length_p = bytes.size();
     std::ranges::copy(bytes, static_cast<std::byte*>(address));
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p) try {

@@ -115,6 +115,9 @@ void Rail::select() {
                         : scheme == RndvScheme::kPut ? Protocol::kRndvPut
                                                      : Protocol::kRndvCopy;
     }
+    // It was measured within this host, and the network may be slower.
+    if (goes_through_kernel() && !is_loopback())
+        costs_.measured_ns_per_byte_min = costs_.wire_ns_per_byte;
     worker_.context().calibration().apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
     if (is_shared_memory()) {
@@ -130,10 +133,10 @@ void Rail::select() {
                    options.scheme() == RndvScheme::kAuto;
 }
 
-/// One port carries what all transports of its device have. Shared memory and virtual devices move
-/// bytes by this machine's processors, whatever their number.
+/// One port carries what all transports of its device have. Shared memory, the loopback and virtual
+/// devices move bytes by this machine's processors, whatever their number.
 std::string_view Rail::mover() const {
-    const bool is_software = is_shared_memory() || is_virtual(resource_.desc);
+    const bool is_software = is_shared_memory() || is_loopback() || is_virtual(resource_.desc);
     return is_software ? std::string_view("processors") : resource_.desc.dev_name;
 }
 

@@ -87,6 +87,10 @@ class alignas(64) Rail {
     bool chooses_copies() const { return chooses_copies_; }
     /// The processors move the data, through memory that both sides have.
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
+    /// Each message costs system calls, and the processors of both sides move its data.
+    bool goes_through_kernel() const { return attr_.overhead >= kSystemCallSeconds; }
+    /// It leads to processes of this host only, through the kernel.
+    bool is_loopback() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SELF; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
     /// data, and no setting says how.
     bool is_learning() const { return is_learning_; }
@@ -107,6 +111,9 @@ class alignas(64) Rail {
     std::uint64_t striped_bytes = 0;  ///< of messages that several rails moved
 
   private:
+    /// Transports that need none have a tenth of this overhead at most.
+    static constexpr double kSystemCallSeconds = 1e-6;
+
     ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
     void select();
 

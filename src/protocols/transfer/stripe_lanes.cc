@@ -43,8 +43,11 @@ ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Ra
                 has([&](const Rail& other) { return other.mover() == rail.mover(); }),
                 has([&](const Rail& other) { return other.domain_index() == rail.domain_index(); }),
                 rail.costs().direct_ns_per_byte);
-            // Two that wait for each other are not faster than one.
-            if ((!std::get<0>(rank) || is_forced) && rank < best_rank) {
+            // Two that wait for each other are not faster than one, and the processors that the
+            // kernel takes for one are not spent where the lane needs none.
+            const bool is_fit = !std::get<0>(rank) &&
+                                rail.goes_through_kernel() == rails[lane]->goes_through_kernel();
+            if ((is_fit || is_forced) && rank < best_rank) {
                 best = i;
                 best_rank = rank;
             }

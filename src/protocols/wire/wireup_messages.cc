@@ -27,6 +27,14 @@ bool take_rail(WireBytes* bytes, PeerRail* rail) {
 
 }  // namespace
 
+std::uint32_t check_of(WireBytes device, WireBytes iface) {
+    std::uint32_t hash = 2166136261U;
+    for (const WireBytes bytes : {device, iface})
+        for (const std::byte byte : bytes)
+            hash = (hash ^ std::to_integer<std::uint32_t>(byte)) * 16777619U;
+    return hash;
+}
+
 bool decode(WireBytes bytes, Wireup* message, WireBytes* behind) {
     if (!take(&bytes, message))
         return false;
@@ -38,7 +46,8 @@ bool decode(WireBytes bytes, Wireup* message, WireBytes* behind) {
 bool decode(WireBytes bytes, HelloMessage* message) {
     const Hello& hello = message->hello;
     if (!take(&bytes, &message->hello) || hello.id == 0 || hello.rails == 0 ||
-        hello.rails > UINT8_MAX || (hello.tx_context == 0) != (hello.worker == 0))
+        hello.rails > UINT8_MAX || hello.from_rail > hello.rails ||
+        (hello.tx_context == 0) != (hello.worker == 0))
         return false;
     message->rails.resize(hello.rails);
     for (PeerRail& rail : message->rails)

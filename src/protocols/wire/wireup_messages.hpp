@@ -38,7 +38,7 @@ struct Wireup {
     std::uint64_t from;  // worker ids
     std::uint64_t to;
 };
-inline constexpr std::uint32_t kWireVersion = 6;
+inline constexpr std::uint32_t kWireVersion = 7;
 /// `op` is one of WireupOp; `behind` is a hello or an offer.
 [[nodiscard]] bool decode(WireBytes bytes, Wireup* message, WireBytes* behind);
 
@@ -52,8 +52,13 @@ struct Hello {
     std::uint32_t retired_id;
     std::uint32_t tx_context = 0;  // the sender is that one of a worker's, from 1 on; 0: a worker
     std::uint64_t worker = 0;      // ... of this one; else 0
+    // The pair of interfaces that it comes by: the reply had better go by it, too.
+    std::uint32_t from_rail = 0;  // the sender's, from 1 on; 0: not told
+    std::uint32_t to_check = 0;   // check_of() the receiver's
 };
-static_assert(sizeof(Hello) == 32);
+static_assert(sizeof(Hello) == 40);
+/// FNV-1a of the two addresses of an interface.
+std::uint32_t check_of(WireBytes device, WireBytes iface);
 
 /// Then, for each rail, its device address and its interface address.
 struct RailHead {

@@ -283,7 +283,7 @@ void Endpoint::check() {
     if (asked == nullptr || (rail->attr().cap.flags & UCT_IFACE_FLAG_EP_CHECK) == 0)
         return;
     const ucs_status_t status = uct_ep_check(asked, 0, nullptr);
-    if (status < 0 && status != UCS_ERR_NO_RESOURCE)
+    if (status < 0 && status != UCS_ERR_NO_RESOURCE && !connector_.contact_elsewhere(asked, status))
         fail(status);
 }
 

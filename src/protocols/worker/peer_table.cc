@@ -240,7 +240,7 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
         ep->connector().on_hello(hello, std::move(message.rails));
         return true;
     }
-    ep->connector().greet(std::move(message.rails));
+    ep->connector().greet(hello, std::move(message.rails));
     if (ep->failure() == UCS_OK)
         ep->closing().closed();  // no program has asked for it
     return true;
@@ -319,6 +319,8 @@ void PeerTable::fail_lane(const LaneFailure& failure) {
     Endpoint& ep = *found->second;
     if (Stripes* stripes = ep.chosen_stripes();
         stripes != nullptr && stripes->lane_failed(failure.lane, failure.status))
+        return;
+    if (ep.connector().contact_elsewhere(failure.lane, failure.status))
         return;
     // Not what its messages go by: what took first contact.
     if (ep.state() == EpState::kReady && failure.lane != ep.lane())

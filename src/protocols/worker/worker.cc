@@ -75,18 +75,12 @@ ucs_status_t Worker::open() {
     if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
         (status = open_device_tags()) != UCS_OK)
         return status;
-    for (const auto& [transport, rank] : first_contacts()) {
-        Rail* rail = rail_of(transport);
-        if (rail == nullptr)
-            continue;
-        rail->enable();
-        const auto device = rail->device_address();
-        const auto iface = rail->iface_address();
-        address_ = pack({id_,
-                         std::string(transport),
-                         {device.begin(), device.end()},
-                         {iface.begin(), iface.end()}});
-        TW_CHECK(address_.size() <= TW_ADDRESS_BYTES_MAX);
+    contacts_.choose(rails_);
+    if (!contacts_.rails().empty()) {
+        // Looked at in each call of progress: peers that are near are many. The others are looked
+        // at now and then until one comes.
+        contacts_.rails().front()->enable();
+        TW_CHECK(address(SIZE_MAX).size() <= TW_ADDRESS_BYTES_MAX);
         return UCS_OK;
     }
     TW_LOG_ERROR(
@@ -296,6 +290,7 @@ unsigned Worker::progress_all() {
 
 std::uint64_t Worker::look_at_clock_next() {
     calls_left_ = 1;
+    next_kernel_look_ns_ = 0;
     return endpoints_.size() == 0 ? UINT64_MAX : next_look_ns_;
 }
 
@@ -321,11 +316,19 @@ void set_lookout(WorkerCore& core, std::unique_ptr<Lookout> lookout) {
 /// first message makes the rail one that each call progresses.
 unsigned Worker::look_at_rails() {
     unsigned count = 0;
+    bool is_due = false;  // those that cost system calls
     for (const auto& rail : rails_) {
         if (rail->is_enabled())
             continue;
-        count += rail->look();
         calls_left_ = kCallsPerRailLook;
+        if (rail->goes_through_kernel() && !is_due) {
+            const std::uint64_t now = ucs::clock_now_ns();
+            if (now < next_kernel_look_ns_)
+                continue;
+            next_kernel_look_ns_ = now + kKernelLookNs;
+            is_due = true;
+        }
+        count += rail->look();
     }
     return count;
 }
@@ -400,7 +403,7 @@ std::vector<Fact> Worker::description() {
         facts.push_back({std::move(key), std::move(value)});
     };
     tell("worker_id", fmt::format("{:016x}", id_));
-    tell("address_bytes", fmt::format("{}", address_.size()));
+    tell("address_bytes", fmt::format("{}", address(SIZE_MAX).size()));
     tell("peers",
          fmt::format("{} connected, {} remembered", endpoints_.size(), own_peers_.remembered()));
     for (const auto& rail : rails_) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "protocols/connect/contacts.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/worker/peer_table.hpp"
@@ -39,7 +40,8 @@ class alignas(128) Worker : public WorkerCore {
     Worker& operator=(const Worker&) = delete;
     ~Worker();
 
-    const std::vector<std::byte>& address() const { return address_; }
+    /// In at most `room` bytes; empty: that is not enough.
+    std::vector<std::byte> address(std::size_t room) const { return contacts_.address(id_, room); }
     void query(tw_worker_attr_t* attr) const;
     std::vector<Fact> description();
     /// Its own, without those of its transmit contexts.
@@ -102,13 +104,16 @@ class alignas(128) Worker : public WorkerCore {
     static constexpr unsigned kCallsPerLook = 1024;
     static constexpr unsigned kCallsPerRailLook = 128;
     static constexpr unsigned kCallsPerLookout = 128;
+    /// Time between two looks at such rails that cost system calls.
+    static constexpr std::uint64_t kKernelLookNs = 100'000;
 
-    std::vector<std::byte> address_;
+    Contacts contacts_;
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h uct_ = nullptr;
     unsigned calls_left_ = kCallsPerLook;            // before the clock is looked at
     std::atomic<bool> has_refused_progress_{false};  // relaxed: it is logged once, or once more
     std::uint64_t next_look_ns_ = 0;
+    std::uint64_t next_kernel_look_ns_ = 0;
     std::unique_ptr<DeviceTags> own_device_tags_;
     PeerTable own_peers_{*this, params_};
     Receiver own_receiver_{*this};

@@ -47,13 +47,6 @@ TxName WorkerCore::tx_name() const {
     return own_tx == nullptr ? TxName{} : TxName{own_tx->number, own_tx->front.id()};
 }
 
-Rail* WorkerCore::rail_of(std::string_view transport) const {
-    for (const auto& rail : rails_)
-        if (transport == rail->transport())
-            return rail.get();
-    return nullptr;
-}
-
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
 ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
     if (!endpoints_.is_past(sender))

@@ -62,7 +62,6 @@ class WorkerCore : public tw_worker {
     const Options& options() const { return context_.options(); }
     std::uint64_t id() const { return id_; }
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
-    Rail* rail_of(std::string_view transport) const;
     void count(WorkerCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
 
     // ---- Parts

@@ -43,7 +43,7 @@ Impostor::Impostor(const std::string& transport, std::uint64_t id)
 }
 
 Bytes Impostor::address() const {
-    return proto::pack({id_, transport_, self_.device_address(), self_.iface_address()});
+    return proto::pack({id_, {{transport_, self_.device_address(), self_.iface_address()}}});
 }
 
 Bytes Impostor::hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerRail>& more) const {
@@ -86,7 +86,9 @@ void Impostor::greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& mo
     ASSERT_TRUE(at.has_value()) << reason;
     victim_id_ = at->id;
     hello_ = {};
-    to_victim_ = connect_to_address(self_, at->device, at->iface);
+    const proto::Contact* const contact = at->contact_over(transport_);
+    ASSERT_NE(contact, nullptr);
+    to_victim_ = connect_to_address(self_, contact->device, contact->iface);
     say_hello(more);
     ASSERT_TRUE(run_until(victim, [&] { return look_for_hello(); }));
     run(victim);

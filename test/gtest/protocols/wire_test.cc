@@ -231,6 +231,10 @@ TEST(Wire, a_hello_tells_of_each_of_its_rails) {
         EXPECT_FALSE(decode(bytes_of(half, head) + 3, &refused))
             << "a transmit context of no worker, or none of one";
     }
+    EXPECT_TRUE(decode(bytes_of(Hello{1, 1, 0, 1, 0, 0, 0, 1, 77}, head) + 3, &message));
+    HelloMessage refused{};
+    EXPECT_FALSE(decode(bytes_of(Hello{1, 1, 0, 1, 0, 0, 0, 2, 77}, head) + 3, &refused))
+        << "by a rail that it does not tell of";
 }
 
 TEST(Wire, an_offer_has_the_address_that_it_says) {
