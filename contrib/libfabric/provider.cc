@@ -2,6 +2,9 @@
 // The entry point, parameters and errors of the provider.
 #include "provider.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
+#include <string_view>
 #include <utility>
 
 #include "fabric.hpp"
@@ -13,6 +16,10 @@ namespace {
 
 /// Destroyed in cleanup(), which libfabric calls after the destructors of this library.
 Settings* the_settings = nullptr;
+
+/// A name has room for one way of first contact: tcp reaches farthest, and would take it from the
+/// others.
+constexpr const char* kTransports = "auto,^tcp";
 
 void read_milliseconds(const char* name, int* value_p) {
     int value = 0;
@@ -26,11 +33,29 @@ void read_milliseconds(const char* name, int* value_p) {
     }
 }
 
+/// The option of the library has another value than its own.
+bool is_set(std::string_view option) {
+    struct Question {
+        std::string_view option;
+        bool is_set = false;
+    } question{option};
+    tagwire_config_list(
+        [](void* arg, const tagwire_config_entry_t* entry) {
+            auto& asked = *static_cast<Question*>(arg);
+            if (entry->name == asked.option)
+                asked.is_set = std::string_view(entry->source) != "default";
+        },
+        &question);
+    return question.is_set;
+}
+
 Settings read_settings() {
     Settings read;
     char* transports = nullptr;
     if (fi_param_get_str(&provider, "transports", &transports) == 0 && transports != nullptr)
         read.transports = transports;
+    else if (!is_set("TAGWIRE_TRANSPORTS"))
+        read.transports = kTransports;
     read_milliseconds("linger", &read.linger_ms);
     read_milliseconds("lookup", &read.lookup_ms);
     return read;
@@ -39,7 +64,8 @@ Settings read_settings() {
 void define_parameters() {
     fi_param_define(&provider, "transports", FI_PARAM_STRING,
                     "Transports to use, separated by commas, with or without a device: "
-                    "sm,rc:mlx5_0:1. (default: those of TAGWIRE_TRANSPORTS)");
+                    "sm,rc:mlx5_0:1. (default: those of TAGWIRE_TRANSPORTS; if it is not set all "
+                    "but tcp)");
     fi_param_define(&provider, "linger", FI_PARAM_INT,
                     "Time in milliseconds that closing an endpoint waits for outstanding messages, "
                     "and memory that is registered under a key that peers know for them to forget "

@@ -14,7 +14,7 @@ std::string best_transport(bool is_remote) {
     if (!is_remote)
         return "sm";
     const std::vector<Resource> resources = all_resources();
-    for (const char* transport : {"rc", "dc", "ud"})
+    for (const char* transport : {"rc", "dc", "ud", "tcp"})
         if (std::ranges::find(resources, transport, &Resource::transport) != resources.end())
             return transport;
     throw UsageError(

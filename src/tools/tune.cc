@@ -338,13 +338,16 @@ std::string default_file() {
     return path;
 }
 
-/// `auto`: all of this machine that have tagged messages.
+/// `auto`: all of this machine that have tagged messages, and tcp over each network interface.
 std::vector<std::string> tuned_transports(const std::string& list) {
     if (list != "auto")
         return names_in(list, ',');
     std::vector<std::string> names;
     for (const Lane& lane : lanes())
         names.push_back(lane.tl());
+    for (const Resource& resource : all_resources())
+        if (resource.transport == "tcp")
+            names.push_back(resource.transport + ":" + resource.device);
     return names;
 }
 

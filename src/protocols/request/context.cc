@@ -18,9 +18,8 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 /// Devices of the virtual HCA reach processes of this host, which shared memory does better.
 constexpr std::string_view kVirtual = "vhca";
-/// An address of a worker names one transport for first contact: in it tcp would take the place of
-/// one that reaches peers of this host better.
-constexpr std::string_view kOnlyByName = "tcp";
+/// Before the name of what is left out.
+constexpr char kExcept = '^';
 /// Registering a page for less than this pays within a message.
 constexpr double kCheapSeconds = 1e-6;
 constexpr double kCheapBytes = 1 << 20;
@@ -40,15 +39,15 @@ bool is_virtual(std::string_view device) {
     return device.starts_with(kVirtual);
 }
 
-bool is_only_by_name(const uct_tl_resource_desc_t& desc) {
-    return desc.tl_name == kOnlyByName;
+bool is_exception(std::string_view part) {
+    return part.starts_with(kExcept);
 }
 
 /// `part` is the name of a transport, with or without a device, or "auto".
 bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
     const std::string_view device = desc.dev_name;
     if (part == kAuto)
-        return !is_virtual(device) && !is_only_by_name(desc);
+        return !is_virtual(device);
     const std::size_t colon = part.find(':');
     return part.substr(0, colon) == desc.tl_name &&
            (colon == std::string_view::npos || part.substr(colon + 1) == device);
@@ -83,8 +82,13 @@ bool may_name(std::string_view part, uct_component_h component, std::string_view
 }
 
 bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
-    return std::ranges::any_of(split(wanted),
-                               [&](std::string_view part) { return names(part, desc); });
+    bool is_named = false;
+    for (const std::string_view part : split(wanted)) {
+        if (is_exception(part) && names(part.substr(1), desc))
+            return false;
+        is_named |= names(part, desc);
+    }
+    return is_named;
 }
 
 /// False: logged.
@@ -193,7 +197,7 @@ std::string Context::absent_of(const std::string& wanted) const {
         const auto is_it = [&](const Resource& resource) {
             return !resource.is_auxiliary && names(part, resource.desc);
         };
-        if (std::ranges::none_of(resources_, is_it))
+        if (!is_exception(part) && std::ranges::none_of(resources_, is_it))
             absent += fmt::format("{}{}", absent.empty() ? "" : ", ", part);
     }
     return absent;
@@ -282,14 +286,15 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
         there = "no transport";
     if (wanted == kAuto) {
         TW_LOG_ERROR(
-            "neither shared memory nor a real RDMA device can be used on this machine, which has "
-            "%s; auto leaves tcp and virtual devices out: name them in TAGWIRE_TRANSPORTS to use "
-            "them",
+            "neither shared memory nor a real RDMA device nor a network interface can be used on "
+            "this machine, which has %s; auto leaves virtual devices out: name them in "
+            "TAGWIRE_TRANSPORTS to use them",
             there.c_str());
     } else {
         TW_LOG_ERROR(
             "%s=\"%s\": %s is not on this machine, which has %s; expected such names, with or "
-            "without the device, separated by commas, or auto (all but tcp and virtual devices)",
+            "without the device, separated by commas, ^ before those to leave out, or auto (all "
+            "but virtual devices)",
             source_, wanted.c_str(),
             absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
     }

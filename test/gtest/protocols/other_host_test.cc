@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// First contact and lanes between two hosts without a common device, and within one that has tcp,
+// too.
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/skip.hpp"
+#include "protocols/remote_host.hpp"
+
+namespace tagwire::test {
+namespace {
+
+// Waiting for a connection to an address that nobody has is short.
+class MsgNetwork : private Settings, public MsgTest {
+  protected:
+    MsgNetwork() : Settings({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "300ms"}}) {}
+
+    void SetUp() override {
+        if (!enter_own_network())
+            TW_SKIP("needs nsenter(1) and ip(8), and the right to make network namespaces");
+    }
+
+    /// A context with these transports, in the namespace as it is now.
+    void use(const std::string& transports) {
+        destroy_nodes();
+        context_.reset();
+        tw_context_params_t params{};
+        params.transports = transports.c_str();
+        tw_context_h context = nullptr;
+        ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
+        context_.reset(context);
+    }
+
+    tw_ep_h connect(const RemoteHost& host) {
+        const tw_ep_params_t params{.address = host.address().data(),
+                                    .address_length = host.address().size(),
+                                    .user_data = nullptr};
+        tw_ep_h ep = nullptr;
+        EXPECT_EQ(tw_ep_create(node(0).worker(), &params, &ep), TW_OK);
+        return ep;
+    }
+
+    /// Sends `bytes` and receives them back; into and out of registered memory.
+    void exchange(tw_ep_h ep, std::size_t bytes) {
+        struct Mapped {
+            tw_context_h context;
+            void* data = nullptr;
+            tw_mem_h handle = nullptr;
+            Mapped(tw_context_h of, std::size_t length) : context(of) {
+                EXPECT_EQ(tw_mem_alloc(context, length, nullptr, &data, &handle), TW_OK);
+            }
+            Mapped(const Mapped&) = delete;
+            Mapped& operator=(const Mapped&) = delete;
+            ~Mapped() { tw_mem_unmap(context, handle); }
+        };
+        const Mapped out(context_.get(), bytes), in(context_.get(), bytes);
+        const Bytes data = pattern(bytes, bytes);
+        std::memcpy(out.data, data.data(), bytes);
+        int sent = 0, received = 0;
+        tw_op_t how = op(&received);
+        how.mem = in.handle;
+        ASSERT_GE(tw_tag_recv(node(0).worker(), in.data, bytes, 5, 0, &how, nullptr), TW_OK);
+        how = op(&sent);
+        how.mem = out.handle;
+        ASSERT_GE(tw_tag_send(ep, out.data, bytes, 5, &how, nullptr), TW_OK);
+        EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
+        EXPECT_EQ(end_of(node(0), &received).status, TW_OK);
+        EXPECT_EQ(std::memcmp(in.data, data.data(), bytes), 0);
+    }
+    bool describes(const std::string& text) {
+        return node(0).description().find(text) != std::string::npos;
+    }
+
+    static constexpr std::size_t kEager = 100;
+    static constexpr std::size_t kLong = std::size_t{4} << 20;
+};
+
+TEST_F(MsgNetwork, hosts_without_a_common_device_meet_over_tcp) {
+    for (const char* transports : {"auto", "sm,tcp", "tcp"}) {
+        const RemoteHost host(1, transports);
+        ASSERT_NO_FATAL_FAILURE(use(transports));
+        tw_ep_h ep = connect(host);
+        ASSERT_NE(ep, nullptr);
+        exchange(ep, kEager);
+        exchange(ep, kLong);
+        EXPECT_TRUE(describes("ready over tcp")) << node(0).description();
+        EXPECT_TRUE(node(0).failures.empty());
+        destroy_nodes();
+    }
+}
+
+TEST_F(MsgNetwork, a_contact_that_fails_is_followed_by_the_next) {
+    for (const bool fails_at_once : {true, false}) {
+        const RemoteHost host(2, "auto");
+        if (fails_at_once) {
+            ASSERT_EQ(run_ip(::getpid(), {"route", "add", "unreachable", "10.94.0.2/32"}), 0);
+        } else {
+            // Packets to it are answered by nobody.
+            ASSERT_EQ(run_ip(host.pid(), {"address", "delete", "10.94.0.2/24", "dev", "wire0"}), 0);
+            ASSERT_EQ(run_ip(::getpid(), {"neighbour", "replace", "10.94.0.2", "lladdr",
+                                          "02:00:00:00:00:01", "dev", "wire0"}),
+                      0);
+        }
+        ASSERT_NO_FATAL_FAILURE(use("auto"));
+        tw_ep_h ep = connect(host);
+        ASSERT_NE(ep, nullptr);
+        exchange(ep, kEager);
+        EXPECT_TRUE(describes("ready over tcp")) << node(0).description();
+        EXPECT_TRUE(node(0).failures.empty());
+        if (fails_at_once) {
+            EXPECT_EQ(run_ip(::getpid(), {"route", "delete", "unreachable", "10.94.0.2/32"}), 0);
+        }
+        destroy_nodes();
+    }
+}
+
+TEST_F(MsgNetwork, two_network_interfaces_are_two_rails) {
+    const test::Settings several({{"TAGWIRE_RNDV_RAILS", "2"}});
+    const RemoteHost host(2, "tcp:wire0,tcp:wire1");
+    ASSERT_NO_FATAL_FAILURE(use("tcp:wire0,tcp:wire1"));
+    tw_ep_h ep = connect(host);
+    ASSERT_NE(ep, nullptr);
+    exchange(ep, kLong);
+    exchange(ep, kLong);
+    EXPECT_TRUE(describes("long messages over 1 more rails")) << node(0).description();
+}
+
+TEST_F(MsgNetwork, workers_of_one_host_use_shared_memory_though_tcp_is_there) {
+    const RemoteHost host(1, "auto");  // for its network interface
+    for (const char* transports : {"auto", "sm,tcp"}) {
+        ASSERT_NO_FATAL_FAILURE(use(transports));
+        send_unexpected(node(0), node(1), pattern(kEager, 1), 1, op(nullptr));
+        expect_message(node(1), pattern(kEager, 1), 1);
+        EXPECT_TRUE(describes("ready over sm")) << node(0).description();
+        EXPECT_TRUE(describes("tcp:wire0")) << node(0).description();
+        EXPECT_FALSE(describes("peers_ready: 1\n")) << node(0).description();
+    }
+}
+
+TEST_F(MsgNetwork, what_is_excepted_is_left_out) {
+    ASSERT_NO_FATAL_FAILURE(use("auto,^tcp"));
+    EXPECT_TRUE(describes(": sm:memory"));
+    EXPECT_FALSE(describes(": tcp:")) << node(0).description();
+    ASSERT_NO_FATAL_FAILURE(use("auto,^sm,^tcp:eth77"));
+    EXPECT_FALSE(describes(": sm:memory"));
+    EXPECT_TRUE(describes(": tcp:lo")) << node(0).description();
+}
+
+TEST_F(MsgNetwork, an_address_fits_the_room_that_there_is) {
+    const RemoteHost host(2, "auto");
+    ASSERT_NO_FATAL_FAILURE(use("sm,tcp"));
+    const Bytes whole = node(0).address();
+    std::size_t before = 0;
+    for (std::size_t room = 0; room <= whole.size(); ++room) {
+        Bytes bytes(TW_ADDRESS_BYTES_MAX);
+        std::size_t length = room;
+        const tw_status_t status = tw_worker_address(node(0).worker(), bytes.data(), &length);
+        if (status == TW_ERR_BUFFER_TOO_SMALL) {
+            EXPECT_LT(room, 63U);
+            EXPECT_EQ(length, whole.size());
+            continue;
+        }
+        ASSERT_EQ(status, TW_OK);
+        EXPECT_LE(length, room);
+        EXPECT_GE(length, before);
+        before = length;
+        std::uint64_t id = 0;
+        EXPECT_EQ(tw_address_worker_id(bytes.data(), length, &id), TW_OK);
+        EXPECT_EQ(id, node(0).id());
+        if (length == whole.size()) {
+            bytes.resize(length);
+            EXPECT_EQ(bytes, whole);
+        }
+    }
+    EXPECT_EQ(before, whole.size());
+}
+
+TEST_F(MsgNetwork, each_contact_and_why_it_does_not_lead_there_is_told) {
+    const RemoteHost host(1, "auto");
+    ASSERT_NO_FATAL_FAILURE(use("sm"));
+    const tw_ep_params_t params{.address = host.address().data(),
+                                .address_length = host.address().size(),
+                                .user_data = nullptr};
+    tw_ep_h ep = nullptr;
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(tw_ep_create(node(0).worker(), &params, &ep), TW_ERR_UNREACHABLE);
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(told.find("over sm:memory: "), std::string::npos) << told;
+    EXPECT_NE(told.find("over tcp: this worker has no such transport"), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace tagwire::test
