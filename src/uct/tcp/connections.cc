@@ -10,6 +10,7 @@
 #include "ucs/sys/limits.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/time/clock.hpp"
+#include "uct/tcp/congestion.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -86,6 +87,10 @@ ucs_status_t Connections::open_socket(Connection& connection) {
         return ucs::fd_error("socket", errno);
     const int fd = connection.fd.get();
     iface_.set_socket_options(fd);
+    if (const ucs_status_t status =
+            set_congestion_control(fd, iface_.options().congestion.text, own.is_loopback);
+        status != UCS_OK)
+        return status;
     // From the interface's own address, by whatever route the kernel would prefer.
     const int one = 1;
     ::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);

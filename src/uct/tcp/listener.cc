@@ -12,6 +12,7 @@
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
 #include "ucs/time/clock.hpp"
+#include "uct/tcp/congestion.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -88,6 +89,10 @@ ucs_status_t Listener::bind(std::uint16_t port) {
     socket_.reset(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_)
         return ucs::fd_error("socket", errno);
+    if (const ucs_status_t status =
+            set_congestion_control(socket_.get(), iface_.options().congestion.text, ip.is_loopback);
+        status != UCS_OK)
+        return status;
     socklen_t bytes = 0;
     const sockaddr_storage address = sockaddr_of(ip, port, &bytes);
     if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||

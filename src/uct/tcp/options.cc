@@ -83,6 +83,15 @@ constexpr Option kIfaceOptions[] = {
      .min = 4096,
      .max = 1 << 30,
      .flags = ucs::kOptionOrZero},
+    {.name = "TCP_CONGESTION",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "auto",
+     .doc =
+         "Congestion control of connections (tcp(7), TCP_CONGESTION), by its name in the kernel; "
+         "auto: reno over the loopback, where nothing is lost and pacing only costs, and the "
+         "system's over other network interfaces.",
+     .offset = offsetof(TcpOptions, congestion)},
     {.name = "TCP_HALF_OPEN",
      .type = OptionType::kCount,
      .unit = "connections",

@@ -18,6 +18,7 @@ struct DeviceOptions {
 
 struct TcpOptions {
     ucs::OptionString ports;
+    ucs::OptionString congestion;
     std::uint64_t seg_bytes;
     std::uint64_t queue_bytes;
     std::uint64_t tag_depth;

@@ -10,6 +10,7 @@
 
 #include "ucs/log/log.hpp"
 #include "uct/ops.hpp"
+#include "uct/tcp/congestion.hpp"
 #include "uct/tcp/tcp_ep.hpp"
 
 namespace tagwire::tcp {
@@ -328,6 +329,7 @@ void TcpIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const
     sink.text("peer", text_of(connection.address));
     sink.number("peer_port", connection.port);
     sink.flag("opened_by_us", connection.was_opened_by_us);
+    sink.text("congestion_control", congestion_control_of(connection.fd.get()));
     sink.number("queued_bytes", connection.tx.copied_bytes());
     sink.number("operations", connection.ops_count);
 }

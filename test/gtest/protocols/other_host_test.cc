@@ -12,7 +12,7 @@ namespace tagwire::test {
 namespace {
 
 // Waiting for a connection to an address that nobody has is short.
-class MsgNetwork : private Settings, public MsgTest {
+class MsgOtherHost : private Settings, public MsgTest {
   protected:
     MsgNetwork() : Settings({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "300ms"}}) {}
 
@@ -76,7 +76,7 @@ class MsgNetwork : private Settings, public MsgTest {
     static constexpr std::size_t kLong = std::size_t{4} << 20;
 };
 
-TEST_F(MsgNetwork, hosts_without_a_common_device_meet_over_tcp) {
+TEST_F(MsgOtherHost, hosts_without_a_common_device_meet_over_tcp) {
     for (const char* transports : {"auto", "sm,tcp", "tcp"}) {
         const RemoteHost host(1, transports);
         ASSERT_NO_FATAL_FAILURE(use(transports));
@@ -90,7 +90,7 @@ TEST_F(MsgNetwork, hosts_without_a_common_device_meet_over_tcp) {
     }
 }
 
-TEST_F(MsgNetwork, a_contact_that_fails_is_followed_by_the_next) {
+TEST_F(MsgOtherHost, a_contact_that_fails_is_followed_by_the_next) {
     for (const bool fails_at_once : {true, false}) {
         const RemoteHost host(2, "auto");
         if (fails_at_once) {
@@ -115,7 +115,7 @@ TEST_F(MsgNetwork, a_contact_that_fails_is_followed_by_the_next) {
     }
 }
 
-TEST_F(MsgNetwork, two_network_interfaces_are_two_rails) {
+TEST_F(MsgOtherHost, two_network_interfaces_are_two_rails) {
     const test::Settings several({{"TAGWIRE_RNDV_RAILS", "2"}});
     const RemoteHost host(2, "tcp:wire0,tcp:wire1");
     ASSERT_NO_FATAL_FAILURE(use("tcp:wire0,tcp:wire1"));
@@ -126,7 +126,7 @@ TEST_F(MsgNetwork, two_network_interfaces_are_two_rails) {
     EXPECT_TRUE(describes("long messages over 1 more rails")) << node(0).description();
 }
 
-TEST_F(MsgNetwork, workers_of_one_host_use_shared_memory_though_tcp_is_there) {
+TEST_F(MsgOtherHost, workers_of_one_host_use_shared_memory_though_tcp_is_there) {
     const RemoteHost host(1, "auto");  // for its network interface
     for (const char* transports : {"auto", "sm,tcp"}) {
         ASSERT_NO_FATAL_FAILURE(use(transports));
@@ -138,7 +138,7 @@ TEST_F(MsgNetwork, workers_of_one_host_use_shared_memory_though_tcp_is_there) {
     }
 }
 
-TEST_F(MsgNetwork, what_is_excepted_is_left_out) {
+TEST_F(MsgOtherHost, what_is_excepted_is_left_out) {
     ASSERT_NO_FATAL_FAILURE(use("auto,^tcp"));
     EXPECT_TRUE(describes(": sm:memory"));
     EXPECT_FALSE(describes(": tcp:")) << node(0).description();
@@ -147,7 +147,7 @@ TEST_F(MsgNetwork, what_is_excepted_is_left_out) {
     EXPECT_TRUE(describes(": tcp:lo")) << node(0).description();
 }
 
-TEST_F(MsgNetwork, an_address_fits_the_room_that_there_is) {
+TEST_F(MsgOtherHost, an_address_fits_the_room_that_there_is) {
     const RemoteHost host(2, "auto");
     ASSERT_NO_FATAL_FAILURE(use("sm,tcp"));
     const Bytes whole = node(0).address();
@@ -176,7 +176,7 @@ TEST_F(MsgNetwork, an_address_fits_the_room_that_there_is) {
     EXPECT_EQ(before, whole.size());
 }
 
-TEST_F(MsgNetwork, each_contact_and_why_it_does_not_lead_there_is_told) {
+TEST_F(MsgOtherHost, each_contact_and_why_it_does_not_lead_there_is_told) {
     const RemoteHost host(1, "auto");
     ASSERT_NO_FATAL_FAILURE(use("sm"));
     const tw_ep_params_t params{.address = host.address().data(),

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One connection for two interfaces, cheap silent peers, ports of choice.
 #include <gtest/gtest.h>
+#include <uct/api/tagwire_uct.h>
 
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "stranger.hpp"
@@ -115,6 +118,36 @@ TEST(TcpConnection, a_silent_peer_costs_less_than_300_bytes) {
     EXPECT_LT(fact_of(victim, "bytes_per_silent_peer"), 300);
     peers.clear();
     EXPECT_TRUE(steps_until({&victim}, [&] { return fact_of(victim, "peers") == 0; }));
+}
+
+std::string congestion_control_of(uct_ep_h ep) {
+    std::string found;
+    const auto take = [](void* arg, const char* name, const char* value) {
+        if (std::string_view(name) == "congestion_control")
+            *static_cast<std::string*>(arg) = value;
+    };
+    EXPECT_EQ(UCS_OK, tagwire_uct_ep_describe(ep, take, &found));
+    return found;
+}
+
+// The connection that was accepted has it, too: one that was set behind the handshake would leave
+// the pacing of the system's.
+TEST(TcpConnection, nothing_is_paced_over_the_loopback) {
+    Entity one(loopback_of_tcp());
+    Entity other(loopback_of_tcp());
+    const Connection there = connect(one, other);
+    expect_exchange(one, there.forward, other);
+    const Connection back = connect(other, one);
+    EXPECT_EQ("reno", congestion_control_of(there.forward));
+    EXPECT_EQ("reno", congestion_control_of(back.forward));
+}
+
+TEST(TcpConnection, congestion_control_that_the_kernel_refuses_is_an_error) {
+    EntityOptions options;
+    options.iface_config = {{"TCP_CONGESTION", "reno"}};
+    Entity one(loopback_of_tcp(), options);
+    options.iface_config = {{"TCP_CONGESTION", "none_of_this_name"}};
+    EXPECT_THROW(Entity(loopback_of_tcp(), options), std::runtime_error);
 }
 
 TEST(TcpConnection, ports_are_taken_from_the_range) {
