@@ -86,7 +86,6 @@ void add(const ifaddrs& entry, const DeviceOptions& options, std::vector<Listed>
         all->emplace_back();
         place = all->end() - 1;
         place->device.name = name;
-        place->device.index = ::if_nametoindex(entry.ifa_name);
         place->device.address.is_loopback = is_loopback;
         place->device.problem = problem_of(name, entry.ifa_flags, options.devices.text);
     }
@@ -104,15 +103,15 @@ void add(const ifaddrs& entry, const DeviceOptions& options, std::vector<Listed>
     place->device.problem.clear();
 }
 
-void set_speed(Device* device) {
-    double speed = mbit_per_s_of(device->name);
-    device->is_speed_assumed = speed <= 0;
-    if (device->is_speed_assumed)
-        speed = device->address.is_loopback ? kLoopbackMbitPerS : kAssumedMbitPerS;
-    device->bytes_per_s = speed * kBytesPerMbit;
-}
-
 }  // namespace
+
+Speed speed_of(const Device& device) {
+    double mbit = mbit_per_s_of(device.name);
+    const bool is_assumed = mbit <= 0;
+    if (is_assumed)
+        mbit = device.address.is_loopback ? kLoopbackMbitPerS : kAssumedMbitPerS;
+    return {mbit * kBytesPerMbit, is_assumed};
+}
 
 std::vector<Device> list_devices() {
     const auto options = std::make_unique<DeviceOptions>();
@@ -132,10 +131,8 @@ std::vector<Device> list_devices() {
     std::stable_partition(all.begin(), all.end(),
                           [](const Listed& each) { return !each.device.address.is_loopback; });
     std::vector<Device> devices;
-    for (Listed& each : all) {
-        set_speed(&each.device);
+    for (Listed& each : all)
         devices.push_back(std::move(each.device));
-    }
     return devices;
 }
 

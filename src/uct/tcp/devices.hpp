@@ -14,13 +14,16 @@ namespace tagwire::tcp {
 struct Device {
     std::string name;
     IpAddress address;
-    unsigned index = 0;             // the kernel's
-    std::string problem;            // why it is not used; empty: it is
-    double bytes_per_s = 0;         // in one direction
-    bool is_speed_assumed = false;  // the kernel knows none
+    std::string problem;  // why it is not used; empty: it is
+};
+
+struct Speed {
+    double bytes_per_s = 0;   // in one direction
+    bool is_assumed = false;  // the kernel knows none
 };
 
 /// In the kernel's order, loopback last.
 std::vector<Device> list_devices();
+Speed speed_of(const Device& device);
 
 }  // namespace tagwire::tcp

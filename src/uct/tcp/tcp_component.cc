@@ -59,12 +59,13 @@ const ucs::OptionTable* iface_options(const char* tl_name) {
 void describe(const uct::Component&, const uct::DescribeSink& sink) {
     for (const Device& device : list_devices()) {
         const std::string key = "interface_" + device.name;
+        const Speed rate = speed_of(device);
         const std::string speed =
-            std::to_string(static_cast<std::uint64_t>(device.bytes_per_s * 8e-6)) + " Mb/s";
+            std::to_string(static_cast<std::uint64_t>(rate.bytes_per_s * 8e-6)) + " Mb/s";
         sink.text(key.c_str(), !device.problem.empty()
                                    ? "not used: " + device.problem
                                    : "ok, " + text_of(device.address) + ", " + speed +
-                                         (device.is_speed_assumed ? " (assumed)" : ""));
+                                         (rate.is_assumed ? " (assumed)" : ""));
     }
 }
 

@@ -64,6 +64,7 @@ ucs_status_t TcpIface::find_device() {
         if (device.name == params().dev_name) {
             if (device.problem.empty()) {
                 device_ = std::move(device);
+                speed_ = speed_of(device_);
                 return UCS_OK;
             }
             TW_LOG_ERROR("network interface %s is not used for TCP: %s", params().dev_name.c_str(),
@@ -208,7 +209,7 @@ ucs_status_t TcpIface::query(uct_iface_attr_t* attr) {
     attr->max_conn_priv = 0;
     attr->overhead = 2e-6;
     attr->bandwidth.dedicated = 0;
-    attr->bandwidth.shared = device_.bytes_per_s;
+    attr->bandwidth.shared = speed_.bytes_per_s;
     attr->latency = ucs_linear_func_make(is_loopback ? 8e-6 : 15e-6, 0);
     attr->priority = 0;
     attr->max_num_eps = SIZE_MAX;
@@ -309,8 +310,8 @@ void TcpIface::describe(const uct::DescribeSink& sink) const {
     };
     sink.text("address", text_of(device_.address));
     sink.number("port", listener.port());
-    sink.number("mbit_per_s", static_cast<std::uint64_t>(device_.bytes_per_s * 8e-6));
-    sink.flag("speed_assumed", device_.is_speed_assumed);
+    sink.number("mbit_per_s", static_cast<std::uint64_t>(speed_.bytes_per_s * 8e-6));
+    sink.flag("speed_assumed", speed_.is_assumed);
     sink.number("peers", connections.all().size());
     sink.number("peers_ready", count_of(State::kReady));
     sink.number("half_open", listener.half_open());

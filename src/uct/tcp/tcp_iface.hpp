@@ -139,6 +139,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     TcpMd& md_;
     TcpOptions options_;
     Device device_;
+    Speed speed_;
     ucs::UniqueFd timer_;
     std::uint64_t turns_ = 0;
     unsigned looks_left_ = 0;              // more connections are active than may be hot
