@@ -116,14 +116,17 @@ TEST_F(MsgOtherHost, a_contact_that_fails_is_followed_by_the_next) {
 }
 
 TEST_F(MsgOtherHost, two_network_interfaces_are_two_rails) {
-    const test::Settings several({{"TAGWIRE_RNDV_RAILS", "2"}});
-    const RemoteHost host(2, "tcp:wire0,tcp:wire1");
-    ASSERT_NO_FATAL_FAILURE(use("tcp:wire0,tcp:wire1"));
-    tw_ep_h ep = connect(host);
-    ASSERT_NE(ep, nullptr);
-    exchange(ep, kLong);
-    exchange(ep, kLong);
-    EXPECT_TRUE(describes("long messages over 1 more rails")) << node(0).description();
+    for (const char* rails : {"auto", "2"}) {
+        const test::Settings setting({{"TAGWIRE_RNDV_RAILS", rails}});
+        const RemoteHost host(2, "auto");
+        ASSERT_NO_FATAL_FAILURE(use("auto"));
+        tw_ep_h ep = connect(host);
+        ASSERT_NE(ep, nullptr);
+        exchange(ep, kLong);
+        exchange(ep, kLong);
+        EXPECT_TRUE(describes("long messages over 1 more rails")) << node(0).description();
+        destroy_nodes();
+    }
 }
 
 TEST_F(MsgOtherHost, workers_of_one_host_use_shared_memory_though_tcp_is_there) {
@@ -136,6 +139,25 @@ TEST_F(MsgOtherHost, workers_of_one_host_use_shared_memory_though_tcp_is_there) 
         EXPECT_TRUE(describes("tcp:wire0")) << node(0).description();
         EXPECT_FALSE(describes("peers_ready: 1\n")) << node(0).description();
     }
+}
+
+// Shared memory knows at once, and a connection is refused a little later.
+TEST_F(MsgOtherHost, a_worker_that_has_gone_is_unreachable_by_each_contact) {
+    const RemoteHost host(1, "auto");
+    ASSERT_NO_FATAL_FAILURE(use("auto"));
+    node(0);
+    const Bytes address = node(1).address();
+    forget_last_node();
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = nullptr};
+    tw_ep_h ep = nullptr;
+    ASSERT_EQ(tw_ep_create(node(0).worker(), &params, &ep), TW_OK);
+    int mark = 0;
+    const tw_op_t how = op(&mark);
+    ASSERT_EQ(tw_tag_send(ep, &mark, sizeof mark, 1, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(end_of(node(0), &mark).status, TW_ERR_UNREACHABLE);
+    run_until([&] { return !node(0).failures.empty(); });
+    EXPECT_EQ(node(0).failures, (decltype(node(0).failures){{ep, TW_ERR_UNREACHABLE}}));
 }
 
 TEST_F(MsgOtherHost, what_is_excepted_is_left_out) {
@@ -174,6 +196,22 @@ TEST_F(MsgOtherHost, an_address_fits_the_room_that_there_is) {
         }
     }
     EXPECT_EQ(before, whole.size());
+}
+
+TEST_F(MsgOtherHost, an_address_names_two_interfaces_of_a_transport_at_most) {
+    constexpr std::size_t kHead = 12, kContact = 51;
+    const RemoteHost host(3, "tcp");
+    EXPECT_EQ(host.address().size(), kHead + 2 * kContact);
+    ASSERT_NO_FATAL_FAILURE(use("tcp:wire2,tcp:lo"));
+    EXPECT_EQ(node(0).address().size(), kHead + 2 * kContact);
+    ASSERT_NO_FATAL_FAILURE(use("tcp:lo"));
+    EXPECT_EQ(node(0).address().size(), kHead + kContact);
+    ASSERT_NO_FATAL_FAILURE(use("sm"));
+    const std::size_t memory = node(0).address().size() - kHead;
+    ASSERT_NO_FATAL_FAILURE(use("sm,tcp:lo"));
+    EXPECT_EQ(node(0).address().size(), kHead + memory + kContact);
+    ASSERT_NO_FATAL_FAILURE(use("sm,tcp:wire1,tcp:lo"));
+    EXPECT_EQ(node(0).address().size(), kHead + memory + kContact) << "without the loopback";
 }
 
 TEST_F(MsgOtherHost, each_contact_and_why_it_does_not_lead_there_is_told) {

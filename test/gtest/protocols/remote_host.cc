@@ -86,15 +86,15 @@ int run_ip(pid_t where, const std::vector<std::string>& words) {
     return WEXITSTATUS(status);
 }
 
-RemoteHost::RemoteHost(unsigned wires, const std::string& transports) {
+RemoteHost::RemoteHost(unsigned wires, const std::string& transports) : wires_(wires) {
     EXPECT_EQ(::pipe(up_), 0);
     EXPECT_EQ(::pipe(down_), 0);
     process_ = ::fork();
     if (process_ == 0)
-        be_child(wires, transports);
+        be_child(transports);
     char mark = 0;
     EXPECT_EQ(::read(up_[0], &mark, 1), 1);
-    EXPECT_TRUE(join(wires) && await_carrier(wires));
+    EXPECT_TRUE(join() && await_carrier(wires_));
     EXPECT_EQ(::write(down_[1], &mark, 1), 1);
     ::close(std::exchange(up_[1], -1));
     address_.resize(TW_ADDRESS_BYTES_MAX);
@@ -106,19 +106,18 @@ RemoteHost::RemoteHost(unsigned wires, const std::string& transports) {
 RemoteHost::~RemoteHost() {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
-    // The wires go with the namespace, a little later; the next test makes some of these names.
-    while (run_ip(::getpid(), {"link", "delete", "dev", wire(0)}) == 0 ||
-           run_ip(::getpid(), {"link", "delete", "dev", wire(1)}) == 0) {
-    }
+    // They would go with the namespace, too, but later, and the next test makes these names anew.
+    for (unsigned i = 0; i < wires_; ++i)
+        run_ip(::getpid(), {"link", "delete", "dev", wire(i)});
     for (const int fd : {up_[0], up_[1], down_[0], down_[1]})
         if (fd >= 0)
             ::close(fd);
 }
 
-bool RemoteHost::join(unsigned wires) const {
+bool RemoteHost::join() const {
     const pid_t pids[] = {::getpid(), process_};
     bool is_done = run_ip(process_, {"link", "set", "lo", "up"}) == 0;
-    for (unsigned i = 0; is_done && i < wires; ++i) {
+    for (unsigned i = 0; is_done && i < wires_; ++i) {
         const std::string net = "10.94." + std::to_string(i) + ".";
         is_done = run_ip(pids[0], {"link", "add", wire(i), "type", "veth", "peer", "name", wire(i),
                                    "netns", std::to_string(process_)}) == 0;
@@ -131,11 +130,11 @@ bool RemoteHost::join(unsigned wires) const {
     return is_done;
 }
 
-void RemoteHost::be_child(unsigned wires, const std::string& transports) const {
+void RemoteHost::be_child(const std::string& transports) const {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     char mark = 1;
     if (::unshare(CLONE_NEWNET) != 0 || ::write(up_[1], &mark, 1) != 1 ||
-        ::read(down_[0], &mark, 1) != 1 || !await_carrier(wires))
+        ::read(down_[0], &mark, 1) != 1 || !await_carrier(wires_))
         _exit(2);
     tw_context_params_t params{};
     params.transports = transports.c_str();

@@ -35,9 +35,10 @@ class RemoteHost {
     static std::string wire(unsigned number) { return "wire" + std::to_string(number); }
 
   private:
-    bool join(unsigned wires) const;
-    [[noreturn]] void be_child(unsigned wires, const std::string& transports) const;
+    bool join() const;
+    [[noreturn]] void be_child(const std::string& transports) const;
 
+    const unsigned wires_;
     int up_[2] = {-1, -1};
     int down_[2] = {-1, -1};
     pid_t process_ = -1;
