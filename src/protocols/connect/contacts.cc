@@ -43,7 +43,7 @@ void Contacts::choose(std::span<const std::unique_ptr<Rail>> rails) {
     if (has_memory && has_network)
         std::erase_if(able, is_loopback);
     std::ranges::stable_sort(able, std::ranges::less(), rank_of);  // the farthest first
-    std::ranges::stable_partition(able, std::not_fn(is_loopback));
+    std::stable_partition(able.begin(), able.end(), std::not_fn(is_loopback));
     by_need_.clear();
     for (std::size_t turn = 0; turn < kOfOneTransport; ++turn) {
         for (Rail* rail : able) {
