@@ -39,8 +39,8 @@ struct TlDevice {
 /// A transport of a family, whether this machine has its devices or not.
 struct Transport {
     const char* name;  // shorter than UCT_TL_NAME_MAX
-    // Order in which layers above prefer the transports for first contact: the lowest, which
-    // reaches farthest, first. It is in addresses that peers exchange: unique in the library and
+    // Order in which layers above prefer the transports for first contact: the highest, which
+    // reaches least far, first. It is in addresses that peers exchange: unique in the library and
     // never changed. 0: its endpoints connect to endpoints, so it cannot take first contact.
     std::uint8_t first_contact_rank;
 };

@@ -35,8 +35,9 @@ typedef struct tagwire_uct_transport {
     uct_component_h component;  ///< Its memory domains offer the transport.
     const char* name;           ///< "sm"; a constant of the library.
     /// Preference for first contact between processes that have exchanged one address only: among
-    /// the transports that both have, the one with the lowest rank, which reaches farthest. Ranks
-    /// are unique and do not change between versions, so addresses may hold them (1 to 255).
+    /// the transports that lead from one to the other the one with the highest rank, which reaches
+    /// least far. The lowest reaches farthest. Ranks are unique and do not change between versions,
+    /// so addresses may hold them (1 to 255).
     /// 0: the transport cannot take first contact, as its endpoints connect to endpoints.
     unsigned first_contact_rank;
 } tagwire_uct_transport_t;
