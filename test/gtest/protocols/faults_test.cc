@@ -14,7 +14,7 @@ constexpr std::uint32_t kMessages = 60;
 /// The shortest that there is.
 const Environment kSoon = {{"TAGWIRE_TCP_PEER_TIMEOUT", "3s"}};
 
-class MsgNetwork : public ::testing::Test {
+class MsgFaults : public ::testing::Test {
   protected:
     void SetUp() override {
         if (!enter_private_network())
@@ -68,7 +68,7 @@ class MsgNetwork : public ::testing::Test {
     std::unique_ptr<Members> members_;
 };
 
-TEST_F(MsgNetwork, two_hosts_lose_packets_and_no_message) {
+TEST_F(MsgFaults, two_hosts_lose_packets_and_no_message) {
     start(2);
     for (const unsigned rank : {0U, 1U})
         ASSERT_TRUE(members_->add_rule(rank, "in", "numgen random mod 100 < 3 drop"));
@@ -77,7 +77,7 @@ TEST_F(MsgNetwork, two_hosts_lose_packets_and_no_message) {
         expect_all(rank);
 }
 
-TEST_F(MsgNetwork, four_hosts_lose_packets_and_no_message) {
+TEST_F(MsgFaults, four_hosts_lose_packets_and_no_message) {
     start(4);
     for (unsigned rank = 0; rank < 4; ++rank)
         ASSERT_TRUE(members_->add_rule(rank, "in", "numgen random mod 100 < 1 drop"));
@@ -86,7 +86,7 @@ TEST_F(MsgNetwork, four_hosts_lose_packets_and_no_message) {
         expect_all(rank);
 }
 
-TEST_F(MsgNetwork, a_partition_that_heals_loses_nothing) {
+TEST_F(MsgFaults, a_partition_that_heals_loses_nothing) {
     start(4, {});
     cut(0);
     members_->command_all({.messages = kMessages});
@@ -96,7 +96,7 @@ TEST_F(MsgNetwork, a_partition_that_heals_loses_nothing) {
         expect_all(rank);
 }
 
-TEST_F(MsgNetwork, a_partition_that_stays_ends_what_crosses_it_and_nothing_else) {
+TEST_F(MsgFaults, a_partition_that_stays_ends_what_crosses_it_and_nothing_else) {
     start(4);
     cut(0);
     members_->command(0, {.messages = kMessages, .failures = 3});
@@ -112,7 +112,7 @@ TEST_F(MsgNetwork, a_partition_that_stays_ends_what_crosses_it_and_nothing_else)
 }
 
 // A firewall or a load balancer that has forgotten a connection.
-TEST_F(MsgNetwork, a_connection_that_is_reset_ends_alone) {
+TEST_F(MsgFaults, a_connection_that_is_reset_ends_alone) {
     start(4);
     ASSERT_TRUE(members_->add_rule(
         0, "in", "ip saddr " + Members::address_of(1) + " meta l4proto tcp reject with tcp reset"));
@@ -128,7 +128,7 @@ TEST_F(MsgNetwork, a_connection_that_is_reset_ends_alone) {
 }
 
 // For longer than the time after which a host that is silent counts as dead.
-TEST_F(MsgNetwork, a_process_that_is_stopped_goes_on_as_if_nothing_had_been) {
+TEST_F(MsgFaults, a_process_that_is_stopped_goes_on_as_if_nothing_had_been) {
     start(4);
     members_->child(0).signal(SIGSTOP);
     members_->command_all({.messages = kMessages});
@@ -138,7 +138,7 @@ TEST_F(MsgNetwork, a_process_that_is_stopped_goes_on_as_if_nothing_had_been) {
         expect_all(rank);
 }
 
-TEST_F(MsgNetwork, a_process_that_is_killed_takes_nobody_along) {
+TEST_F(MsgFaults, a_process_that_is_killed_takes_nobody_along) {
     start(4);
     members_->command(0, {.messages = kMessages});
     for (unsigned rank = 1; rank < 4; ++rank)
