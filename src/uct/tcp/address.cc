@@ -31,8 +31,9 @@ T number(const std::array<std::uint8_t, N>& bytes) {
     return value;
 }
 
+constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;
+
 std::array<std::uint8_t, 4> own_space() {
-    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;
     const std::uint64_t mixed = (ucs::boot_id() ^ ucs::network_namespace() * kSpread) * kSpread;
     return little<std::uint64_t, 4>(mixed >> 32);
 }
@@ -63,6 +64,10 @@ IpAddress ip_of(const DeviceAddress& address) {
 
 bool is_same_space(const DeviceAddress& one, const DeviceAddress& other) {
     return one.space == other.space;
+}
+
+std::uint32_t own_host() {
+    return static_cast<std::uint32_t>(ucs::boot_id() * kSpread >> 32);
 }
 
 IfaceAddress pack(std::uint16_t port, std::uint64_t instance, const Cookie& cookie) {

@@ -58,6 +58,8 @@ std::optional<DeviceAddress> parse_device_address(const void* bytes);
 IpAddress ip_of(const DeviceAddress& address);
 /// Whether both devices are in one network namespace of one host.
 bool is_same_space(const DeviceAddress& one, const DeviceAddress& other);
+/// Names the running kernel, whatever the network namespace. Two hosts may share it by chance.
+std::uint32_t own_host();
 
 IfaceAddress pack(std::uint16_t port, std::uint64_t instance, const Cookie& cookie);
 std::uint16_t port_of(const IfaceAddress& address);

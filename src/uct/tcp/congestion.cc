@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
 
 namespace tagwire::tcp {
@@ -29,11 +30,9 @@ bool try_set(int fd, std::string_view name) {
 
 }  // namespace
 
-// Chosen later, the pacing of an algorithm that the system prefers (bbr) would stay.
-ucs_status_t set_congestion_control(int fd, const char* name, bool is_loopback) {
+ucs_status_t set_congestion_control(int fd, const char* name) {
     if (name == kAuto) {
-        if (is_loopback)
-            static_cast<void>(try_set(fd, kUnpaced));
+        static_cast<void>(try_set(fd, kUnpaced));
         return UCS_OK;
     }
     if (try_set(fd, name))
@@ -43,6 +42,14 @@ ucs_status_t set_congestion_control(int fd, const char* name, bool is_loopback) 
         "those that may be used",
         name, ucs::error_text(errno).c_str());
     return UCS_ERR_INVALID_PARAM;
+}
+
+void leave_host(int fd, const char* name) {
+    if (name != kAuto)
+        return;
+    const ucs::UniqueFd fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fresh)
+        static_cast<void>(try_set(fd, congestion_control_of(fresh.get())));
 }
 
 std::string congestion_control_of(int fd) {

@@ -87,8 +87,7 @@ ucs_status_t Connections::open_socket(Connection& connection) {
         return ucs::fd_error("socket", errno);
     const int fd = connection.fd.get();
     iface_.set_socket_options(fd);
-    if (const ucs_status_t status =
-            set_congestion_control(fd, iface_.options().congestion.text, own.is_loopback);
+    if (const ucs_status_t status = set_congestion_control(fd, iface_.options().congestion.text);
         status != UCS_OK)
         return status;
     // From the interface's own address, by whatever route the kernel would prefer.
@@ -141,7 +140,7 @@ void Connections::greet(Connection& connection) {
         return;
     }
     const Hello hello{kHelloMagic, kVersionMin,       kVersionMax, iface_.port(), 0,
-                      instance_,   connection.cookie, cookie_,     kSegBytesMax,  0};
+                      instance_,   connection.cookie, cookie_,     kSegBytesMax,  own_host()};
     // The socket's buffer is empty: a greeting fits, or the connection is no good.
     if (::send(fd, &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) != ssize_t{sizeof hello})
         return hung_up(connection, errno);
@@ -175,6 +174,8 @@ void Connections::read_reply(Connection& connection) {
         set_deadline(connection);
     } else if (reply.verdict == Verdict::kWelcome && reply.version >= kVersionMin &&
                reply.version <= kVersionMax) {
+        if (reply.host != own_host())
+            leave_host(fd, iface_.options().congestion.text);
         stand(connection);
     } else {
         TW_LOG_ERROR("tcp: %s port %u refused the connection: %s",

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "ucs/log/log.hpp"
+#include "uct/tcp/congestion.hpp"
 #include "uct/tcp/connections.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
@@ -10,7 +11,7 @@ namespace tagwire::tcp {
 
 void Connections::reply(int fd, Verdict verdict, const Hello& hello) const {
     const std::uint16_t version = verdict == Verdict::kWelcome ? version_of(hello) : kVersionMax;
-    const Reply answer{kReplyMagic, verdict, 0, version, instance_, kSegBytesMax, 0};
+    const Reply answer{kReplyMagic, verdict, 0, version, instance_, kSegBytesMax, own_host()};
     // Nothing was sent before, so it fits; a peer that is gone shows when it is read from.
     static_cast<void>(::send(fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
@@ -77,6 +78,8 @@ void Connections::take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_compl
     }
     connection->was_opened_by_us = false;
     connection->fd = std::move(fd);
+    if (hello.host != own_host())
+        leave_host(connection->fd.get(), iface_.options().congestion.text);
     if (iface_.events.watch(connection->fd.get(), EventSet::token(*connection), EPOLLIN))
         stand(*connection);
     else

@@ -90,7 +90,7 @@ ucs_status_t Listener::bind(std::uint16_t port) {
     if (!socket_)
         return ucs::fd_error("socket", errno);
     if (const ucs_status_t status =
-            set_congestion_control(socket_.get(), iface_.options().congestion.text, ip.is_loopback);
+            set_congestion_control(socket_.get(), iface_.options().congestion.text);
         status != UCS_OK)
         return status;
     socklen_t bytes = 0;

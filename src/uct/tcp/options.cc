@@ -89,8 +89,8 @@ constexpr Option kIfaceOptions[] = {
      .default_value = "auto",
      .doc =
          "Congestion control of connections (tcp(7), TCP_CONGESTION), by its name in the kernel; "
-         "auto: reno over the loopback, where nothing is lost and pacing only costs, and the "
-         "system's over other network interfaces.",
+         "auto: reno between processes of one host, where pacing only costs, and the system's "
+         "between hosts, whatever congctl of a route says.",
      .offset = offsetof(TcpOptions, congestion)},
     {.name = "TCP_HALF_OPEN",
      .type = OptionType::kCount,

@@ -43,7 +43,7 @@ struct Hello {
     Cookie wanted;                // of the interface that is connected to
     Cookie own;                   // of the opener
     std::uint32_t seg_bytes_max;  // longest message that the opener takes
-    std::uint32_t reserved_2;
+    std::uint32_t host;           // own_host() of the opener
 };
 static_assert(sizeof(Hello) == 64 && offsetof(Hello, wanted) == 24);
 
@@ -64,7 +64,7 @@ struct Reply {
     std::uint16_t version;   // welcome: that both speak; else the acceptor's highest
     std::uint64_t instance;  // of the acceptor
     std::uint32_t seg_bytes_max;
-    std::uint32_t reserved_2;
+    std::uint32_t host;  // own_host() of the acceptor
 };
 static_assert(sizeof(Reply) == 24);
 

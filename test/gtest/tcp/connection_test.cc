@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One connection for two interfaces, cheap silent peers, ports of choice.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <uct/api/tagwire_uct.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "stranger.hpp"
+#include "uct/tcp/congestion.hpp"
 #include "uct/tcp/connection.hpp"
 
 namespace tagwire::test {
@@ -132,7 +134,7 @@ std::string congestion_control_of(uct_ep_h ep) {
 
 // The connection that was accepted has it, too: one that was set behind the handshake would leave
 // the pacing of the system's.
-TEST(TcpConnection, nothing_is_paced_over_the_loopback) {
+TEST(TcpConnection, nothing_is_paced_on_one_host) {
     Entity one(loopback_of_tcp());
     Entity other(loopback_of_tcp());
     const Connection there = connect(one, other);
@@ -140,6 +142,36 @@ TEST(TcpConnection, nothing_is_paced_over_the_loopback) {
     const Connection back = connect(other, one);
     EXPECT_EQ("reno", congestion_control_of(there.forward));
     EXPECT_EQ("reno", congestion_control_of(back.forward));
+}
+
+std::string congestion_control_of_the_system() {
+    const ucs::UniqueFd fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return tcp::congestion_control_of(fresh.get());
+}
+
+TEST(TcpConnection, peers_of_other_hosts_get_the_congestion_control_of_the_system) {
+    Entity victim(loopback_of_tcp());
+    Stranger near(victim);
+    ASSERT_EQ(tcp::Verdict::kWelcome, near.greet());
+    const Endpoint to_near = near.endpoint();
+    EXPECT_EQ("reno", congestion_control_of(to_near));
+    Stranger far(victim);
+    tcp::Hello hello = far.hello();
+    hello.host ^= 1;
+    ASSERT_EQ(tcp::Verdict::kWelcome, far.greet(hello));
+    const Endpoint to_far = far.endpoint();
+    EXPECT_EQ(congestion_control_of_the_system(), congestion_control_of(to_far));
+}
+
+TEST(TcpConnection, named_congestion_control_stays_between_hosts) {
+    const ucs::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(UCS_OK, tcp::set_congestion_control(socket.get(), "reno"));
+    tcp::leave_host(socket.get(), "reno");
+    EXPECT_EQ("reno", tcp::congestion_control_of(socket.get()));
+    ASSERT_EQ(UCS_OK, tcp::set_congestion_control(socket.get(), "auto"));
+    EXPECT_EQ("reno", tcp::congestion_control_of(socket.get()));
+    tcp::leave_host(socket.get(), "auto");
+    EXPECT_EQ(congestion_control_of_the_system(), tcp::congestion_control_of(socket.get()));
 }
 
 TEST(TcpConnection, congestion_control_that_the_kernel_refuses_is_an_error) {

@@ -85,8 +85,16 @@ void Stranger::send(const void* bytes, std::size_t length) {
 }
 
 tcp::Hello Stranger::hello() const {
-    return {tcp::kHelloMagic,           tcp::kVersionMin, tcp::kVersionMax,  1, 0, instance_,
-            address_of(victim_).cookie, cookie_,          tcp::kSegBytesMax, 0};
+    return {tcp::kHelloMagic,
+            tcp::kVersionMin,
+            tcp::kVersionMax,
+            1,
+            0,
+            instance_,
+            address_of(victim_).cookie,
+            cookie_,
+            tcp::kSegBytesMax,
+            tcp::own_host()};
 }
 
 tcp::Verdict Stranger::greet(const tcp::Hello& hello) {
