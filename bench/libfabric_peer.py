@@ -70,15 +70,15 @@ class Libfabric:
                 return found
         return Version()
 
-    def commands(self, size, count, port):
+    def commands(self, size, count, port, provider="shm", host="127.0.0.1"):
         """(of the server, of the client)"""
         if Path(self.binary).name.startswith(FABTESTS):
-            both = [self.binary, "-p", "shm", "-I", str(count), "-w", str(min(WARMUP, count)),
+            both = [self.binary, "-p", provider, "-I", str(count), "-w", str(min(WARMUP, count)),
                     "-S", str(size), f"-E={port}"]
-            return both, [*both, "127.0.0.1"]
-        both = [self.binary, "-p", "shm", "-e", "rdm", "-m", "tagged", "-I", str(count),
+            return both, [*both, host]
+        both = [self.binary, "-p", provider, "-e", "rdm", "-m", "tagged", "-I", str(count),
                 "-S", str(size)]
-        return [*both, "-B", str(port)], [*both, "-P", str(port), "127.0.0.1"]
+        return [*both, "-B", str(port)], [*both, "-P", str(port), host]
 
     def tagged_latency(self, size, count):
         """Mean nanoseconds of one way."""
