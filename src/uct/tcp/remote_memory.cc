@@ -36,7 +36,7 @@ void RemoteMemory::take_put(Connection& connection, const Message& message) {
             status = UCS_OK;
         }
     }
-    finish_placed(connection, Kind::kPut, put, 0, status);
+    finish_placed(connection, message.head, put, 0, status);
 }
 
 void RemoteMemory::take_get_data(Connection& connection, const Message& message) {
@@ -50,7 +50,7 @@ void RemoteMemory::take_get_data(Connection& connection, const Message& message)
     }
     op->cursor.scatter(message.data, message.bytes);
     op->left -= message.bytes;
-    if (op->left == 0)
+    if (op->left == 0 && message.head.value != kDoneFollows)
         finish_get(*op, UCS_OK);
 }
 
@@ -91,13 +91,13 @@ void RemoteMemory::count_placed(Connection& connection, const Incoming& in, std:
     op->left -= bytes;
 }
 
-void RemoteMemory::finish_placed(Connection& connection, Kind kind, const PutBody& put,
+void RemoteMemory::finish_placed(Connection& connection, const FrameHead& head, const PutBody& put,
                                  std::uint64_t op, ucs_status_t status) {
-    if (kind == Kind::kGetData) {
+    if (head.kind == Kind::kGetData) {
         Op* get = iface_.ops.find(connection, op);
-        if (get != nullptr && get->left == 0)
+        if (get != nullptr && get->left == 0 && head.value != kDoneFollows)
             finish_get(*get, UCS_OK);
-    } else if (kind == Kind::kPut && (put.op != 0 || status != UCS_OK)) {
+    } else if (head.kind == Kind::kPut && (put.op != 0 || status != UCS_OK)) {
         if (status != UCS_OK)
             TW_LOG_DEBUG("tcp: a put by key %u, which is not good (any more), was dropped",
                          put.key.index);

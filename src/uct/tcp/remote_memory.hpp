@@ -24,8 +24,8 @@ class RemoteMemory {
     /// become waste.
     void find_place(Connection& connection, Incoming& in, Registrations::Pin* pin);
     void count_placed(Connection& connection, const Incoming& in, std::size_t bytes);
-    void finish_placed(Connection& connection, Kind kind, const PutBody& put, std::uint64_t op,
-                       ucs_status_t status);
+    void finish_placed(Connection& connection, const FrameHead& head, const PutBody& put,
+                       std::uint64_t op, ucs_status_t status);
 
   private:
     /// A get or a receive has all of its data.

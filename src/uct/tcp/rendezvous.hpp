@@ -5,6 +5,7 @@
 //   Rts{op, key} ---------------------> match; not: the program is told, and may get by the key
 //          <--------------------------- GetRequest{rts = op}
 //   GetData... -----------------------> straight into the receive
+//   Done{OK} -------------------------> the receive is complete (short data: without a Done)
 //   completion, when the kernel has all
 //   cancelled before that: Done{CANCELED} --> the receive ends so
 //

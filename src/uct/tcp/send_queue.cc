@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kGatherMax = 32;
 constexpr std::size_t kPinsMax = 8;
+constexpr std::size_t kFramePieces = 4;  // at least: head, data, padding, Done
 /// Stands for memory whose key has ended; a frame that has begun is sent to its end.
 alignas(64) constinit std::array<std::byte, 4096> zeros{};
 
@@ -45,6 +46,8 @@ struct SendQueue::Gathered {
 };
 
 bool SendQueue::Gathered::add_frame(TxStream& stream, Registrations& registrations) {
+    if (count + kFramePieces > kGatherMax)
+        return false;
     if (stream.head_sent < stream.head_bytes)
         add(stream.head + stream.head_sent, stream.head_bytes - stream.head_sent);
     bool fits = true;
@@ -61,17 +64,20 @@ bool SendQueue::Gathered::add_frame(TxStream& stream, Registrations& registratio
             pins[pins_count] = registrations.pin(stream.key, stream.address, stream.frame_left,
                                                  UCT_MD_MEM_ACCESS_REMOTE_GET);
             std::byte* from = pins[pins_count++].address();
-            stream.is_void = from == nullptr;
             if (from != nullptr)
                 add(from, stream.frame_left);
+            else
+                stream.set_void();
         }
         if (stream.is_void)
             fits = add_zeros(stream.frame_left);
     }
-    if (!fits || (stream.pad_left > 0 && is_full()))
+    if (!fits || count + 2 > kGatherMax)
         return false;
     if (stream.pad_left > 0)
         add(zeros.data(), stream.pad_left);
+    if (stream.tail_left > 0)
+        add(stream.tail_to_send(), stream.tail_left);
     return stream.left == 0;  // else the next frame of it has no head yet
 }
 
@@ -80,7 +86,8 @@ void TxStream::begin_frame() {
     left -= data;
     frame_left = data;
     head_sent = 0;
-    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData, 0, 0};
+    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData,
+                    is_put ? std::uint8_t{0} : kDoneFollows, 0};
     const std::size_t body = body_bytes(frame.kind);
     frame.bytes = static_cast<std::uint32_t>(body + data);
     pad_left = static_cast<std::uint32_t>(padded(frame.bytes) - frame.bytes);
@@ -94,6 +101,18 @@ void TxStream::begin_frame() {
         std::memcpy(head + sizeof frame, &get, sizeof get);
     }
     head_bytes = static_cast<std::uint32_t>(sizeof frame + body);
+    if (!is_put && left == 0)
+        set_tail(UCS_OK);
+}
+
+void TxStream::set_tail(ucs_status_t status) {
+    tail_left =
+        static_cast<std::uint32_t>(put_frame(tail, Kind::kDone, 0, DoneBody{op, status, 0}, 0));
+}
+
+void TxStream::set_void() {
+    is_void = true;
+    set_tail(UCS_ERR_INVALID_ADDR);
 }
 
 ucs_status_t TxPools::open() {
@@ -195,9 +214,10 @@ void SendQueue::consume(TxPools& pools, std::size_t bytes) {
         else
             stream.address += data;
         stream.pad_left -= take(stream.pad_left);
-        if (stream.head_sent < stream.head_bytes || stream.frame_left > 0 || stream.pad_left > 0)
+        stream.tail_left -= take(stream.tail_left);
+        if (stream.head_sent < stream.head_bytes || stream.frame_left > 0 || stream.pad_left > 0 ||
+            stream.tail_left > 0)
             return;
-        const std::uint64_t op = stream.op;
         const bool is_void = stream.is_void;
         if (stream.left > 0 && !is_void) {
             stream.begin_frame();
@@ -208,8 +228,6 @@ void SendQueue::consume(TxPools& pools, std::size_t bytes) {
         if (stream.owner_op != 0)
             pools.sent.push_back({stream.owner_op, is_void ? UCS_ERR_INVALID_ADDR : UCS_OK});
         pop_front(pools);
-        if (is_void)
-            append_done(pools, op, UCS_ERR_INVALID_ADDR);
         if (bytes == 0)
             return;
     }
@@ -268,7 +286,9 @@ ucs_status_t SendQueue::write(int fd, TxPools& pools, Registrations& registratio
 /// The rest of the frame that has begun, as a chunk of its own. Null: no memory.
 TxChunk* SendQueue::copy_rest(TxStream& stream, Registrations& registrations) {
     const std::size_t head = stream.head_bytes - stream.head_sent;
-    const std::size_t bytes = head + stream.frame_left + stream.pad_left;
+    // A Done of which nothing was sent is not: another one follows.
+    const std::size_t tail = stream.tail_left < sizeof stream.tail ? stream.tail_left : 0;
+    const std::size_t bytes = head + stream.frame_left + stream.pad_left + tail;
     void* memory = ucs::reserve_try_allocate(sizeof(TxChunk) + bytes);
     if (memory == nullptr)
         return nullptr;
@@ -286,6 +306,7 @@ TxChunk* SendQueue::copy_rest(TxStream& stream, Registrations& registrations) {
         if (pin.address() != nullptr)
             std::memcpy(chunk->data() + head, pin.address(), stream.frame_left);
     }
+    std::memcpy(chunk->data() + bytes - tail, stream.tail_to_send(), tail);
     return chunk;
 }
 

@@ -53,10 +53,16 @@ struct TxStream : TxItem {
     std::uint32_t head_bytes = 0;
     std::uint32_t head_sent = 0;
     std::byte head[sizeof(FrameHead) + sizeof(PutBody)];
+    /// Get: the Done behind the last frame.
+    std::byte tail[sizeof(FrameHead) + sizeof(DoneBody)];
+    std::uint32_t tail_left = 0;
     bool is_void = false;  // get: the key has ended; the frame is filled up with zeros
 
     [[nodiscard]] bool is_in_frame() const { return head_sent > 0; }
     void begin_frame();
+    void set_tail(ucs_status_t status);
+    void set_void();
+    [[nodiscard]] std::byte* tail_to_send() { return tail + sizeof tail - tail_left; }
 };
 
 /// The pools of an interface.

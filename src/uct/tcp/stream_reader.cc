@@ -292,7 +292,7 @@ void StreamReader::finish_place(Connection& connection, Incoming& in) {
     if (posted != nullptr)
         iface_.tags.complete(*posted, eager.tag, eager.imm, head.bytes - sizeof eager, UCS_OK);
     else
-        iface_.remote.finish_placed(connection, head.kind, put, op, status);
+        iface_.remote.finish_placed(connection, head, put, op, status);
 }
 
 void StreamReader::finish_message(Connection& connection, Incoming& in) {

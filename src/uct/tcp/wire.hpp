@@ -154,6 +154,9 @@ struct GetRequestBody {
 struct GetDataBody {
     std::uint64_t op;
 };
+/// FrameHead::value of a GetData whose get ends with a Done: until then the owner may cancel it, or
+/// its key may end.
+constexpr std::uint8_t kDoneFollows = 1;
 
 struct DoneBody {
     std::uint64_t op;  // 0: a put that nobody waits for has failed
@@ -169,7 +172,7 @@ constexpr std::size_t kBodyBytesMax = sizeof(RtsBody);
 /// A message of any peer is at most this long, whatever the options of either side.
 constexpr std::size_t kSegBytesMax = 32768;
 /// Data of one frame of a put or a get.
-constexpr std::size_t kFrameDataMax = 256 * 1024;
+constexpr std::size_t kFrameDataMax = 1024 * 1024;
 
 /// Bytes of the body of a kind.
 std::size_t body_bytes(Kind kind);
