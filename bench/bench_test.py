@@ -22,6 +22,7 @@ import compare_markdown
 import compare_mpi
 import compare_report
 import compare_rows
+import compare_tcp
 import libfabric_peer
 import rounds
 import selection
@@ -575,6 +576,17 @@ class Mpi(unittest.TestCase):
         self.assertEqual([job.name for job in jobs], ["pair to 256 B", "pair to 512 B"])
         self.assertEqual(jobs[0].starts[-3:], ["pair", "8", "256"])
         self.assertEqual(len(compare_mpi.jobs_of("mpi_times", "0,1", lambda size: True, True)), 5)
+
+
+class Tcp(unittest.TestCase):
+    def test_ratios_are_of_one_round_and_missing_programs_are_told(self):
+        row = compare_tcp.uct_row("put", "put_bw", "zcopy")
+        row.readings = [{"tagwire": 2e9, "iperf3": 1e9}, {"tagwire": 9e8, "iperf3": 1e9},
+                        {"tagwire": 8e9, "iperf3": 4e9}]
+        row.absent["bare socket"] = "gone"
+        self.assertEqual(compare_tcp.judge(row), [(">= 0.95 x iperf3", 2.0, True)])
+        lines = "\n".join(compare_tcp.report_lines([row], {}, []))
+        self.assertIn("left out: bare socket: gone", lines)
 
 
 if __name__ == "__main__":

@@ -380,12 +380,12 @@ def congestion_control():
         return None
 
 
-def notes_of(bench, limit):
+def notes_of(bench, limit, unfinished):
     beside = [one.name for one in (bench.ucx, bench.libfabric) if one]
     return [f"tagwire over tcp, {bench.place.name}, congestion control of the system: "
             f"{congestion_control()}; beside {', '.join(beside) or 'no peer'}",
             *([] if bench.is_realtime else rounds.load_notes()),
-            *filter(None, [limit.note(1)])]
+            *filter(None, [limit.note(unfinished)])]
 
 
 def parse_arguments():
@@ -419,7 +419,8 @@ def main():
         problems = measure(rows, bench, arguments.rounds, limit)
     finally:
         place.close()
-    write_results(Path(arguments.out), rows, problems, notes_of(bench, limit), bench)
+    unfinished = sum(len(row.readings) < arguments.rounds for row in rows)
+    write_results(Path(arguments.out), rows, problems, notes_of(bench, limit, unfinished), bench)
     return 1 if problems else 0
 
 
