@@ -174,7 +174,7 @@ struct Peer {
         ASSERT_GE(tw_tag_recv(node.worker(), received.data(), received.size(), kReplyTag, 0, &how,
                               nullptr),
                   TW_OK);
-        for (const std::uint64_t which : {0, 1}) {
+        for (const std::uint64_t which : {0U, 1U}) {
             const std::uint64_t tag = 2 * number + which;
             sent.push_back(pattern(kLengths[which], tag));
             ASSERT_GE(tw_tag_send(ep, sent.back().data(), sent.back().size(), tag, &how, nullptr),

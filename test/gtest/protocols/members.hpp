@@ -12,6 +12,7 @@
 // have no names: each is gone with the process that made it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
