@@ -60,8 +60,6 @@ bool SendQueue::Gathered::add_frame(TxStream& stream, Registrations& registratio
         bytes += taken;
         fits = taken == stream.frame_left;
     } else if (stream.frame_left > 0) {
-        if (is_full())
-            return false;
         if (!stream.is_void) {
             pins[pins_count] = registrations.pin(stream.key, stream.address, stream.frame_left,
                                                  UCT_MD_MEM_ACCESS_REMOTE_GET);
