@@ -79,7 +79,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2, ${tw_package_vhca}")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
-    "tagged messages over shared memory and RDMA: shared library
+    "tagged messages over shared memory, RDMA and TCP: shared library
 
 tagwire is a communication library for authors of MPI, PGAS and RPC
 libraries. It moves messages that are matched by tags between processes:
@@ -94,7 +94,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${tw_package_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_DEV_DESCRIPTION
-    "tagged messages over shared memory and RDMA: development files
+    "tagged messages over shared memory, RDMA and TCP: development files
 
 Headers of the C and C++ interfaces of tagwire, the static library, files
 for CMake and pkg-config, examples, manual pages of every call, and the
@@ -106,7 +106,7 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "gnuplot-nox, ${tw_package_vhca} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
-    "tagged messages over shared memory and RDMA: command
+    "tagged messages over shared memory, RDMA and TCP: command
 
 tagwire shows the transports of a machine, measures them beside the limits
 of its memory and caches, tunes and explains the choice of protocols, writes
@@ -133,7 +133,7 @@ set(CPACK_DEBIAN_FI_PACKAGE_NAME ${tw_package_fi})
 set(CPACK_DEBIAN_FI_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_FI_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_FI_DESCRIPTION
-    "tagged messages over shared memory and RDMA: libfabric provider
+    "tagged messages over shared memory, RDMA and TCP: libfabric provider
 
 The provider tagwire for libfabric. Programs of libfabric, among them Open
 MPI, send over tagwire without a change.")

@@ -301,7 +301,7 @@ void add_completion(CLI::App* app, std::string* shell) {
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
-    CLI::App app("tagwire: tagged messages over shared memory and RDMA networks", "tagwire");
+    CLI::App app("tagwire: tagged messages over shared memory, RDMA and TCP", "tagwire");
     app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
     app.require_subcommand(1);
     use_wrapped_help(&app);
