@@ -14,7 +14,7 @@ namespace {
 // Waiting for a connection to an address that nobody has is short.
 class MsgOtherHost : private Settings, public MsgTest {
   protected:
-    MsgNetwork() : Settings({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "300ms"}}) {}
+    MsgOtherHost() : Settings({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "300ms"}}) {}
 
     void SetUp() override {
         if (!enter_own_network())
