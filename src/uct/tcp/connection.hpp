@@ -41,6 +41,7 @@ class Connection : public ucs::FromReserve {
     bool is_watched_for_room = false;
     bool is_reading = false;
     bool fence_waits = false;
+    bool is_within_message = false;  // a full frame was the last one
     std::uint8_t empty_reads = 0;
     std::uint8_t hang_ups = 0;  // of the peer before it replied
     ucs_status_t failure = UCS_OK;

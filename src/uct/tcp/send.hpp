@@ -43,7 +43,8 @@ template <class Body>
 inline void TcpEp::send(std::byte* to, Kind kind, std::uint8_t value, const Body& body,
                         std::size_t data) {
     connection_->tx.commit(put_frame(to, kind, value, body, data));
-    connection_->iface.sender.after_send(*connection_);
+    TcpIface& owner = connection_->iface;
+    owner.sender.after_send(*connection_, data >= owner.options().seg_bytes);
 }
 
 }  // namespace tagwire::tcp

@@ -7,13 +7,13 @@
 
 namespace tagwire::tcp {
 
-void Sender::after_send(Connection& connection) {
-    if (connection.burst != burst_) {
-        connection.burst = burst_;
+void Sender::after_send(Connection& connection, bool is_full) {
+    const std::uint32_t gathered_max = is_full ? kGatherPartBytes : kGatherBytes;
+    const bool is_last_part = connection.is_within_message && !is_full;
+    if (connection.burst != burst_ || is_last_part || connection.tx.copied_bytes() >= gathered_max)
         write(connection);
-    } else if (connection.tx.copied_bytes() >= kGatherBytes) {
-        write(connection);
-    }
+    connection.burst = burst_;
+    connection.is_within_message = is_full;
     if (!connection.tx.empty() || !connection.ops.empty())
         iface_.add_work(connection);
 }

@@ -3,7 +3,9 @@
 //
 // The first message of a burst, which is what is sent between two calls of progress, goes at once.
 // Those behind it are gathered, and go when there are kGatherBytes of them, with the next call of
-// progress, or with a flush: one system call for many. Owner thread only.
+// progress, or with a flush: one system call for many. A frame of full length is a part of a longer
+// message. It waits for the next part at most, and the last part goes at once: no message waits
+// halfway. Owner thread only.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -25,8 +27,8 @@ class Sender {
 
     /// Progress is called: bursts end.
     void end_bursts() { ++burst_; }
-    /// Something was queued.
-    void after_send(Connection& connection);
+    /// Something was queued; `is_full`: it is as long as frames may be.
+    void after_send(Connection& connection, bool is_full = false);
     /// Gives the kernel what it takes.
     void write(Connection& connection);
 
@@ -60,6 +62,7 @@ class Sender {
 
   private:
     static constexpr std::uint32_t kGatherBytes = 16 * 1024;
+    static constexpr std::uint32_t kGatherPartBytes = 32 * 1024;
     static constexpr std::uint32_t kControlBytesMax = 1024 * 1024;
 
     std::byte* reserve_control(Connection& connection, std::size_t bytes);

@@ -63,6 +63,27 @@ TEST(TcpConnection, messages_sent_before_it_stands_keep_their_order) {
     }
 }
 
+// A program that believes a message sent may look elsewhere.
+TEST(TcpConnection, all_parts_of_a_message_leave_without_progress_of_its_sender) {
+    Entity one(loopback_of_tcp());
+    Entity other(loopback_of_tcp());
+    const Connection there = connect(one, other);
+    expect_exchange(one, there.forward, other);
+    const Bytes full(one.attr().cap.am.max_bcopy), rest(9);
+    for (std::size_t parts = 2; parts <= 4; ++parts) {
+        for (std::size_t messages = 1; messages <= 3; ++messages) {
+            other.am.clear();
+            for (std::size_t i = 0; i < messages; ++i) {
+                for (std::size_t part = 1; part < parts; ++part)
+                    ASSERT_EQ(UCS_OK, send_am_bytes(there.forward, Entity::kAmId, full));
+                ASSERT_EQ(UCS_OK, send_am_bytes(there.forward, Entity::kAmId, rest));
+            }
+            EXPECT_TRUE(steps_until({&other}, [&] { return other.am.size() == parts * messages; }));
+            one.progress();
+        }
+    }
+}
+
 EntityOptions options_of(const char* name, const char* value) {
     EntityOptions options;
     options.iface_config = {{name, value}};
