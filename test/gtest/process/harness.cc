@@ -21,6 +21,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "common/network.hpp"
+
 namespace tagwire::test {
 
 namespace {
@@ -201,11 +203,6 @@ std::uint64_t seed_of_run() {
 int rounds_of_run(int rounds) {
     const char* text = std::getenv("TAGWIRE_TEST_ROUNDS");
     return text != nullptr ? std::atoi(text) : rounds;
-}
-
-bool enter_private_network() {
-    static const bool entered = unshare(CLONE_NEWNET) == 0;
-    return entered;
 }
 
 std::vector<std::string> bound_sockets() {

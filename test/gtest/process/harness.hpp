@@ -104,9 +104,6 @@ void spin_ns(std::uint64_t duration_ns);
 std::uint64_t seed_of_run();
 int rounds_of_run(int rounds);
 
-/// A network namespace of our own, where every abstract socket is ours. False where that is not
-/// permitted.
-bool enter_private_network();
 /// Names of the bound unix sockets of this network namespace.
 std::vector<std::string> bound_sockets();
 std::vector<std::string> files_in(const std::string& directory);

@@ -8,11 +8,7 @@
 //    |               a message, flushed  -------------->  progresses
 //    |  stops, kills, or cuts ------------------------->  X
 //    |               a message: fails within the bound
-//
-// The namespaces have no names: each is gone with the process that made it.
 #include <sched.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -20,6 +16,7 @@
 #include <functional>
 #include <memory>
 
+#include "common/network.hpp"
 #include "common/skip.hpp"
 #include "harness.hpp"
 #include "operations.hpp"
@@ -38,27 +35,6 @@ Settings sender_with(const std::string& bound) {
             {"UD_TIMEOUT", "5ms"},
             {"UD_TIMEOUT_MAX", "10ms"},
             {"UD_REMOTE_TIMEOUT", bound}};
-}
-
-/// Exit status of a program; 127 when there is none.
-int run(std::vector<std::string> words) {
-    std::vector<char*> arguments;
-    for (std::string& word : words)
-        arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t pid = -1;
-    int status = 0;
-    if (posix_spawnp(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0 ||
-        waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 127;
-    return WEXITSTATUS(status);
-}
-
-/// ip(8) in the namespace of a process.
-int run_ip(pid_t where, const std::vector<std::string>& words) {
-    std::vector<std::string> all = {"nsenter", "--net", "--target", std::to_string(where), "ip"};
-    all.insert(all.end(), words.begin(), words.end());
-    return run(std::move(all));
 }
 
 /// Tells the test when it has a namespace, and goes on when that is joined to the other.
@@ -130,11 +106,8 @@ class UdNetwork : public ProcessTest {
   protected:
     void SetUp() override {
         ProcessTest::SetUp();
-        if (!enter_private_network())
-            TW_SKIP("network namespaces cannot be made here");
-        if (run({"nsenter", "--net", "--target", std::to_string(getpid()), "ip", "link", "set",
-                 "lo", "up"}) != 0)
-            TW_SKIP("needs nsenter(1) and ip(8), and the right to use them");
+        if (!enter_network_with_loopback())
+            TW_SKIP("needs nsenter(1) and ip(8), and the right to make network namespaces");
     }
 
     void TearDown() override {
@@ -161,14 +134,14 @@ class UdNetwork : public ProcessTest {
     }
     [[nodiscard]] bool join_namespaces() const {
         const pid_t pids[] = {sender_->pid(), peer_->pid()};
-        bool is_done = run_ip(pids[0], {"link", "add", "wire0", "type", "veth", "peer", "name",
-                                        "wire1", "netns", std::to_string(pids[1])}) == 0;
+        bool is_done =
+            run_in_network_of(pids[0], "ip link add wire0 type veth peer name wire1 netns " +
+                                           std::to_string(pids[1]));
         for (unsigned i = 0; is_done && i < 2; ++i) {
             const std::string wire = "wire" + std::to_string(i);
-            const std::string address = std::string(kAddresses[i]) + "/24";
-            is_done = run_ip(pids[i], {"address", "add", address, "dev", wire}) == 0 &&
-                      run_ip(pids[i], {"link", "set", "lo", "up"}) == 0 &&
-                      run_ip(pids[i], {"link", "set", wire, "up"}) == 0;
+            is_done = run_in_network_of(
+                pids[i], "ip address add " + std::string(kAddresses[i]) + "/24 dev " + wire +
+                             "; ip link set lo up; ip link set " + wire + " up");
         }
         return is_done;
     }
@@ -198,7 +171,7 @@ TEST_F(UdNetwork, a_remote_peer_that_is_stopped_is_given_up_within_the_bound) {
 
 TEST_F(UdNetwork, loss_of_the_link_to_a_remote_peer_is_told_within_the_bound) {
     ASSERT_NO_FATAL_FAILURE(start(kBound, expect_failure));
-    ASSERT_EQ(0, run_ip(peer_->pid(), {"link", "set", "wire1", "down"}));
+    ASSERT_TRUE(run_in_network_of(peer_->pid(), "ip link set wire1 down"));
     expect_end();
     peer_->channel().signal();
     EXPECT_TRUE(peer_->channel().receive().has_value());
@@ -221,10 +194,10 @@ TEST_F(UdNetwork, a_remote_peer_that_pauses_for_less_than_the_bound_is_waited_fo
 
 TEST_F(UdNetwork, a_link_that_is_away_for_less_than_the_bound_harms_nobody) {
     ASSERT_NO_FATAL_FAILURE(start(kLongBound, expect_patience));
-    ASSERT_EQ(0, run_ip(peer_->pid(), {"link", "set", "wire1", "down"}));
+    ASSERT_TRUE(run_in_network_of(peer_->pid(), "ip link set wire1 down"));
     sender_->channel().signal();
     EXPECT_TRUE(sender_->channel().await_signal());
-    ASSERT_EQ(0, run_ip(peer_->pid(), {"link", "set", "wire1", "up"}));
+    ASSERT_TRUE(run_in_network_of(peer_->pid(), "ip link set wire1 up"));
     EXPECT_EQ(0, sender_->join());
     peer_->channel().signal();
     const auto received = peer_->channel().receive_value<decltype(Entity::am_count)>();

@@ -9,6 +9,7 @@
 #include <deque>
 #include <fstream>
 
+#include "common/network.hpp"
 #include "common/skip.hpp"
 #include "protocols/members.hpp"
 
@@ -222,7 +223,7 @@ TEST(MsgCrowd, a_thousand_peers_are_served_and_cost_little) {
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_max < kDescriptors)
         TW_SKIP("a process may not have 4096 descriptors");
-    if (!enter_private_network() || !run_in_network_of(getpid(), "ip link set lo up"))
+    if (!enter_network_with_loopback())
         TW_SKIP("network namespaces cannot be made here");
     Child popular(be_popular);
     const auto address = popular.channel().receive();

@@ -3,6 +3,7 @@
 // connections, and while processes are stopped and killed. Each host is a network namespace.
 #include <csignal>
 
+#include "common/network.hpp"
 #include "common/skip.hpp"
 #include "protocols/members.hpp"
 
@@ -17,10 +18,10 @@ const Environment kSoon = {{"TAGWIRE_TCP_PEER_TIMEOUT", "3s"}};
 class MsgFaults : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (!enter_private_network())
+        if (!enter_network_with_loopback())
             TW_SKIP("network namespaces cannot be made here");
-        if (!run_in_network_of(getpid(), "ip link set lo up; nft list tables"))
-            TW_SKIP("needs nsenter(1), ip(8) and nft(8), and the right to use them");
+        if (!run_in_network_of(getpid(), "nft list tables"))
+            TW_SKIP("needs nft(8), and the right to use it");
     }
     void start(unsigned count, const Environment& environment = kSoon) {
         members_ = std::make_unique<Members>(count, true, kLongest, environment);
@@ -159,7 +160,7 @@ TEST_F(MsgFaults, a_process_that_is_killed_takes_nobody_along) {
 TEST(MsgMany, sixty_four_processes_exchange_with_each_other) {
     constexpr unsigned kProcesses = 64;
     constexpr std::uint32_t kEach = 4;
-    if (!enter_private_network() || !run_in_network_of(getpid(), "ip link set lo up"))
+    if (!enter_network_with_loopback())
         TW_SKIP("network namespaces cannot be made here");
     Members members(kProcesses, false, 30'000, {});
     ASSERT_TRUE(members.is_up());

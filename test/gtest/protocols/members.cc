@@ -2,8 +2,6 @@
 #include "protocols/members.hpp"
 
 #include <sched.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+
+#include "common/network.hpp"
 
 namespace tagwire::test {
 
@@ -23,19 +23,6 @@ constexpr auto kMemberPatience = std::chrono::seconds(60);  // then it hangs
 constexpr std::uint64_t kFewMessages = 4;
 
 }  // namespace
-
-bool run_in_network_of(pid_t process, const std::string& commands) {
-    std::vector<std::string> words = {"nsenter", "--net", "--target", std::to_string(process),
-                                      "/bin/sh", "-ec",   commands};
-    std::vector<char*> arguments;
-    for (std::string& word : words)
-        arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t pid = -1;
-    int status = 0;
-    return posix_spawnp(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ) == 0 &&
-           waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 // ---- In the process of a member
 

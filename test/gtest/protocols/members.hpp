@@ -125,7 +125,4 @@ class Members {
     bool is_up_ = false;
 };
 
-/// A shell runs it in the network namespace of a process; false if it failed.
-bool run_in_network_of(pid_t process, const std::string& commands);
-
 }  // namespace tagwire::test

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // First contact and lanes between two hosts without a common device, and within one that has tcp,
 // too.
+#include <unistd.h>
+
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "common/network.hpp"
 #include "common/skip.hpp"
 #include "protocols/remote_host.hpp"
 
@@ -17,7 +20,7 @@ class MsgOtherHost : private Settings, public MsgTest {
     MsgOtherHost() : Settings({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "300ms"}}) {}
 
     void SetUp() override {
-        if (!enter_own_network())
+        if (!enter_network_with_loopback())
             TW_SKIP("needs nsenter(1) and ip(8), and the right to make network namespaces");
     }
 
@@ -94,13 +97,12 @@ TEST_F(MsgOtherHost, a_contact_that_fails_is_followed_by_the_next) {
     for (const bool fails_at_once : {true, false}) {
         const RemoteHost host(2, "auto");
         if (fails_at_once) {
-            ASSERT_EQ(run_ip(::getpid(), {"route", "add", "unreachable", "10.94.0.2/32"}), 0);
+            ASSERT_TRUE(run_in_network_of(::getpid(), "ip route add unreachable 10.94.0.2/32"));
         } else {
             // Packets to it are answered by nobody.
-            ASSERT_EQ(run_ip(host.pid(), {"address", "delete", "10.94.0.2/24", "dev", "wire0"}), 0);
-            ASSERT_EQ(run_ip(::getpid(), {"neighbour", "replace", "10.94.0.2", "lladdr",
-                                          "02:00:00:00:00:01", "dev", "wire0"}),
-                      0);
+            ASSERT_TRUE(run_in_network_of(host.pid(), "ip address delete 10.94.0.2/24 dev wire0"));
+            ASSERT_TRUE(run_in_network_of(
+                ::getpid(), "ip neighbour replace 10.94.0.2 lladdr 02:00:00:00:00:01 dev wire0"));
         }
         ASSERT_NO_FATAL_FAILURE(use("auto"));
         tw_ep_h ep = connect(host);
@@ -109,7 +111,7 @@ TEST_F(MsgOtherHost, a_contact_that_fails_is_followed_by_the_next) {
         EXPECT_TRUE(describes("ready over tcp")) << node(0).description();
         EXPECT_TRUE(node(0).failures.empty());
         if (fails_at_once) {
-            EXPECT_EQ(run_ip(::getpid(), {"route", "delete", "unreachable", "10.94.0.2/32"}), 0);
+            EXPECT_TRUE(run_in_network_of(::getpid(), "ip route delete unreachable 10.94.0.2/32"));
         }
         destroy_nodes();
     }

@@ -4,7 +4,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -13,6 +12,8 @@
 
 #include <csignal>
 #include <utility>
+
+#include "common/network.hpp"
 
 namespace tagwire::test {
 
@@ -65,27 +66,6 @@ bool await_carrier(unsigned wires) {
 
 }  // namespace
 
-bool enter_own_network() {
-    static const bool is_in =
-        ::unshare(CLONE_NEWNET) == 0 && run_ip(::getpid(), {"link", "set", "lo", "up"}) == 0;
-    return is_in;
-}
-
-int run_ip(pid_t where, const std::vector<std::string>& words) {
-    std::vector<std::string> all = {"nsenter", "--net", "--target", std::to_string(where), "ip"};
-    all.insert(all.end(), words.begin(), words.end());
-    std::vector<char*> arguments;
-    for (std::string& word : all)
-        arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_t pid = -1;
-    int status = 0;
-    if (::posix_spawnp(&pid, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0 ||
-        ::waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 127;
-    return WEXITSTATUS(status);
-}
-
 RemoteHost::RemoteHost(unsigned wires, const std::string& transports) : wires_(wires) {
     EXPECT_EQ(::pipe(up_), 0);
     EXPECT_EQ(::pipe(down_), 0);
@@ -108,7 +88,7 @@ RemoteHost::~RemoteHost() {
     ::waitpid(process_, nullptr, 0);
     // They would go with the namespace, too, but later, and the next test makes these names anew.
     for (unsigned i = 0; i < wires_; ++i)
-        run_ip(::getpid(), {"link", "delete", "dev", wire(i)});
+        run_in_network_of(::getpid(), "ip link delete dev " + wire(i) + " 2>/dev/null");
     for (const int fd : {up_[0], up_[1], down_[0], down_[1]})
         if (fd >= 0)
             ::close(fd);
@@ -116,15 +96,16 @@ RemoteHost::~RemoteHost() {
 
 bool RemoteHost::join() const {
     const pid_t pids[] = {::getpid(), process_};
-    bool is_done = run_ip(process_, {"link", "set", "lo", "up"}) == 0;
+    bool is_done = run_in_network_of(process_, "ip link set lo up");
     for (unsigned i = 0; is_done && i < wires_; ++i) {
-        const std::string net = "10.94." + std::to_string(i) + ".";
-        is_done = run_ip(pids[0], {"link", "add", wire(i), "type", "veth", "peer", "name", wire(i),
-                                   "netns", std::to_string(process_)}) == 0;
+        is_done = run_in_network_of(pids[0], "ip link add " + wire(i) + " type veth peer name " +
+                                                 wire(i) + " netns " + std::to_string(process_));
         for (unsigned side = 0; is_done && side < 2; ++side) {
-            is_done = run_ip(pids[side], {"address", "add", net + std::to_string(side + 1) + "/24",
-                                          "dev", wire(i)}) == 0 &&
-                      run_ip(pids[side], {"link", "set", wire(i), "up"}) == 0;
+            const std::string address =
+                "10.94." + std::to_string(i) + "." + std::to_string(side + 1) + "/24";
+            is_done =
+                run_in_network_of(pids[side], "ip address add " + address + " dev " + wire(i) +
+                                                  "; ip link set " + wire(i) + " up");
         }
     }
     return is_done;

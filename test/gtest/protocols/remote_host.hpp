@@ -2,23 +2,15 @@
 // Two hosts as far as transports see it: this process and a child, each in a network namespace of
 // its own, joined by pairs of veth devices. The child's worker returns each tagged message to its
 // sender.
-//
-// The namespaces have no names: each is gone with the process that made it.
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
-#include <vector>
 
 #include "protocols/fixture.hpp"
 
 namespace tagwire::test {
-
-/// The process has a network namespace of its own from now on. False: it cannot.
-bool enter_own_network();
-/// Exit status of ip(8) in the namespace of a process; 127: it cannot be run.
-int run_ip(pid_t where, const std::vector<std::string>& words);
 
 class RemoteHost {
   public:
