@@ -215,7 +215,7 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     Node& b = node(1);
     send(a, b, {}, 9);
     expect_message(b, {}, 9);
-    const bool is_shared = transports().starts_with("sm");
+    const bool is_shared = lane_transport() == "sm";
     Bytes data = pattern(300000, 1), received(300000);
     tw_mem_h mapped = nullptr;
     if (is_shared) {  // where a handle is no obstacle
@@ -526,8 +526,7 @@ TEST_F(MsgEnds, mapped_memory_needs_no_copy) {
     EXPECT_EQ(end_of(a, &sent).status, TW_OK);
     EXPECT_EQ(end_of(b, &got).status, TW_OK);
     EXPECT_EQ(received, data);
-    const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    if (transports == nullptr || std::string_view(transports) != "ud") {
+    if (lane_transport() != "ud") {
         EXPECT_EQ(b.counter("rndv_get"), 1U);
     }
     how.mem = to;

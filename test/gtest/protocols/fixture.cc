@@ -127,6 +127,12 @@ std::string MsgTest::transports() {
     return named == nullptr ? "sm" : named;
 }
 
+std::string MsgTest::lane_transport() {
+    const std::string named = transports();
+    const std::string first = named.substr(0, named.find(','));
+    return first == "auto" ? "sm" : first;
+}
+
 bool MsgTest::offloads() {
     const char* offload = std::getenv("TAGWIRE_TAG_OFFLOAD");
     return offload != nullptr && std::string_view(offload) == "y";

@@ -95,6 +95,8 @@ class MsgTest : public ::testing::Test {
 
     /// Names of the transports in use, as TAGWIRE_TEST_TRANSPORTS.
     static std::string transports();
+    /// The one that lanes between nodes use: the first that is named; for "auto" the nearest.
+    static std::string lane_transport();
     /// Devices match tagged messages, and those longer than a buffer of theirs go by rendezvous.
     static bool offloads();
     static tw_op_t op(void* context, std::uint32_t flags = 0);

@@ -20,9 +20,7 @@ class MsgScheme : private Settings, public MsgTest {
                     {"TAGWIRE_REG_CACHE", "0"}}) {}
 
     static bool can_put() { return transports() != "ud"; }
-    static bool needs_handles() {
-        return !transports().starts_with("sm") && !transports().starts_with("tcp");
-    }
+    static bool needs_handles() { return lane_transport() != "sm" && lane_transport() != "tcp"; }
     /// A handle for as long as it lives.
     class Mapped {
       public:
@@ -244,7 +242,7 @@ TEST_F(MsgAuto, a_list_is_written_where_the_key_ends_with_the_connection) {
     Bytes data = pattern(kSchemeBytes, 1), received(kSchemeBytes);
     const tw_iov_t list[] = {{data.data(), 1000}, {data.data() + 1000, kSchemeBytes - 1000}};
     pass_list(data, list, received);
-    EXPECT_EQ(count("rndv_put"), transports().starts_with("rc") ? 1U : 0U);
+    EXPECT_EQ(count("rndv_put"), lane_transport() == "rc" ? 1U : 0U);
     EXPECT_EQ(count("rndv_fallback"), 0U);
 }
 
