@@ -266,7 +266,7 @@ TEST(ReportPeers, server_that_ends_is_told_with_its_words) {
     path.add("ucx_perftest", "echo cannot do that >&2; exit 3");
     path.add("fi_pingpong", "echo nor that >&2; exit 4");
     const std::string ucx = failure_of([&] {
-        peers.ucx("tag_lat", Figure::kLatency, {{"8", "10"}});
+        peers.ucx(kUcxShared, "tag_lat", Figure::kLatency, {{"8", "10"}});
     });
     EXPECT_TRUE(says(ucx, "ucx_perftest as server ended with status 3: cannot do that")) << ucx;
     const std::string libfabric = failure_of([&] { peers.libfabric("shm", {{"8", "10"}}); });
