@@ -9,7 +9,7 @@
 //                   namespace, hashed
 //   6  address 16   IPv4: the first four
 //
-// Both together fill the 48 bytes that an address of a worker has for them.
+// Both together have 48 bytes, so that one contact over tcp fits a name of libfabric.
 #pragma once
 
 #include <netinet/in.h>
