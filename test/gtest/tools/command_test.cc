@@ -120,9 +120,11 @@ TEST(TagwireCommand, too_large_an_arena_names_its_option) {
     EXPECT_NE(run.status, 0);
     EXPECT_NE(run.error.find("set a smaller TAGWIRE_SM_ARENA_BYTES"), std::string::npos)
         << run.error;
+    const Setting no_network("TAGWIRE_TCP_DEVICES", "none");
     const Finished explained = tagwire({"explain"});
     EXPECT_NE(explained.status, 0);
-    EXPECT_NE(explained.error.find("neither shared memory nor a real RDMA device can be used"),
+    EXPECT_NE(explained.error.find("neither shared memory nor a real RDMA device nor a network "
+                                   "interface can be used"),
               std::string::npos)
         << explained.error;
 }
