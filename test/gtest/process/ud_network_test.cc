@@ -139,9 +139,9 @@ class UdNetwork : public ProcessTest {
                                            std::to_string(pids[1]));
         for (unsigned i = 0; is_done && i < 2; ++i) {
             const std::string wire = "wire" + std::to_string(i);
-            is_done = run_in_network_of(
-                pids[i], "ip address add " + std::string(kAddresses[i]) + "/24 dev " + wire +
-                             "; ip link set lo up; ip link set " + wire + " up");
+            const std::string address = std::string(kAddresses[i]) + "/24 dev " + wire;
+            is_done = run_in_network_of(pids[i], "ip address add " + address) &&
+                      run_in_network_of(pids[i], "ip link set lo up; ip link set up " + wire);
         }
         return is_done;
     }
