@@ -31,6 +31,7 @@ constexpr int kEndTimeoutMs = 5000;
 constexpr int kSettleTimeoutMs = 2000;
 constexpr int kVersionTimeoutMs = 10000;
 constexpr unsigned kWaitUs = 2000;
+constexpr std::uint64_t kNsPerMs = 1'000'000;
 
 std::vector<std::string> words_of(const std::string& line, char separator) {
     std::vector<std::string> words;
@@ -223,12 +224,12 @@ std::string folder_of_provider() {
     return fs::exists(folder / "libtagwire-fi.so", error) ? folder.string() : "";
 }
 
-std::string PeerRuns::output_of(const Pair& pair) const {
+std::string PeerRuns::output_of(const Pair& pair, int timeout_ms) const {
     const std::string& name = pair.name;
     Program server(pair.server, pair.input);  // ends with this object, whatever happens
     server.feed();
     wait_for(server, name, pair.port);
-    const ProgramResult client = run_program(pair.client, timeout_ms_, pair.input);
+    const ProgramResult client = run_program(pair.client, timeout_ms, pair.input);
     if (client.status == 0)
         return client.out;
     std::string told =
@@ -271,12 +272,13 @@ Points PeerRuns::ucx(const char* lane, const std::string& test, Figure figure,
     pair.client = command(cpus_[0], {"127.0.0.1"});
     log_->insert(text("%s %s 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)", lane,
                       ucx_.program.c_str(), cpus_[0], test.c_str()));
-    return parse_ucx(output_of(pair), figure);
+    return parse_ucx(output_of(pair, timeout_ms_), figure);
 }
 
 Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>& batches) const {
     const bool is_ours = provider == "tagwire";
     const std::string setting = is_ours ? "FI_TAGWIRE_TRANSPORTS=sm" : "FI_LOG_LEVEL=warn";
+    const std::uint64_t end = now_ns() + static_cast<std::uint64_t>(timeout_ms_) * kNsPerMs;
     Points points;
     for (const Batch& batch : batches) {
         const std::string test =
@@ -297,7 +299,11 @@ Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>
             pair.server = command(cpus_[1], "-B");
             pair.client = command(cpus_[0], "-P");
             pair.client.emplace_back("127.0.0.1");
-            const Points one = parse_libfabric(output_of(pair));
+            const std::uint64_t now = now_ns();
+            if (now >= end)
+                throw Failure(text("fi_pingpong did not end within %d s", timeout_ms_ / 1000));
+            const auto left_ms = static_cast<int>((end - now) / kNsPerMs) + 1;
+            const Points one = parse_libfabric(output_of(pair, left_ms));
             points.insert(points.end(), one.begin(), one.end());
         }
         std::string shown = test;

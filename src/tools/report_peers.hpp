@@ -47,7 +47,8 @@ class PeerRuns {
     /// `test`: tag_lat or tag_bw. `lane`: one of kUcxShared and kUcxTcp. All throw Failure.
     Points ucx(const char* lane, const std::string& test, Figure figure,
                const std::vector<Batch>& batches) const;
-    /// Ping-pong. `provider`: shm, tcp;ofi_rxm, or tagwire over shared memory.
+    /// Ping-pong; all sizes together have the time of one program. `provider`: shm, tcp;ofi_rxm, or
+    /// tagwire over shared memory.
     Points libfabric(const std::string& provider, const std::vector<Batch>& batches) const;
     /// NetPIPE between two ranks of Open MPI. `layer`: words for mpirun that choose what carries
     /// it; of a batch the first size and the last.
@@ -66,7 +67,7 @@ class PeerRuns {
         int port;
         std::string input;  // of both
     };
-    std::string output_of(const Pair& pair) const;
+    std::string output_of(const Pair& pair, int timeout_ms) const;
     std::string netpipe(const std::vector<std::string>& layer, const Batch& batch) const;
 
     std::vector<int> cpus_;
