@@ -21,13 +21,13 @@ function(tw_precompile_std target)
 endfunction()
 
 # tw_add_test_variant(<name> OF <target> [FILTER gtest-filter] [LABELS unit quick ...] [SERIAL]
-#                     [TIMEOUT seconds] [ENVIRONMENT K=V ...])
+#                     [APART] [TIMEOUT seconds] [ENVIRONMENT K=V ...])
 # Runs the cases of a program of tw_add_test once more, called <name>.<case>: all of them, or those
 # that FILTER selects. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
 # The cases are found when ctest runs, in the environment in which they run. With
-# TAGWIRE_TESTS_BY_PROGRAM they are one test, called <name>.
+# TAGWIRE_TESTS_BY_PROGRAM they are one test, called <name>, but with APART.
 function(tw_add_test_variant name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;APART" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test_variant(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -46,7 +46,7 @@ function(tw_add_test_variant name)
     if(arg_LABELS MATCHES "tsan|model|threads")
         set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
     endif()
-    if(TAGWIRE_TESTS_BY_PROGRAM)
+    if(TAGWIRE_TESTS_BY_PROGRAM AND NOT arg_APART)
         set(filter ${arg_FILTER})
         list(TRANSFORM filter PREPEND --gtest_filter=)
         math(EXPR arg_TIMEOUT "2 * ${arg_TIMEOUT}")
@@ -97,7 +97,7 @@ endfunction()
 # of another object library in their place; otherwise the program links libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;NO_RUN;SERIAL" "FILTER;OBJECTS;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
+        "INTERNAL;NO_RUN;SERIAL;APART" "FILTER;OBJECTS;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -123,6 +123,9 @@ function(tw_add_test target)
     set(serial)
     if(arg_SERIAL)
         set(serial SERIAL)
+    endif()
+    if(arg_APART)
+        list(APPEND serial APART)
     endif()
     tw_add_test_variant(${target} OF ${target} ${serial} FILTER ${arg_FILTER}
         TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
