@@ -53,7 +53,7 @@ bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
            (colon == std::string_view::npos || part.substr(colon + 1) == device);
 }
 
-/// Names of the transports of a component, separated by commas.
+/// Names of the transports of a component, or with nullptr of all, separated by commas.
 std::string transports_of(uct_component_h component) {
     struct List {
         uct_component_h of;
@@ -61,12 +61,18 @@ std::string transports_of(uct_component_h component) {
     } list{component, {}};
     const auto add = [](void* arg, const tagwire_uct_transport_t* transport) {
         auto& [of, text] = *static_cast<List*>(arg);
-        if (transport->component == of)
+        if (of == nullptr || transport->component == of)
             text += fmt::format("{}{}", text.empty() ? "" : ",", transport->name);
     };
     if (tagwire_uct_transports(add, &list) != UCS_OK)
         throw std::bad_alloc();
     return list.text;
+}
+
+/// Whether `part` names a transport of a component, or with nullptr of any.
+bool names_transport_of(uct_component_h component, std::string_view part) {
+    const std::string known = transports_of(component);
+    return std::ranges::count(split(known), part.substr(0, part.find(':'))) != 0;
 }
 
 /// Whether `part` may name transports of this domain. Opening a virtual device starts its thread,
@@ -75,9 +81,7 @@ bool may_name(std::string_view part, uct_component_h component, std::string_view
     if (!is_virtual(domain))
         return true;
     const std::size_t colon = part.find(':');
-    const std::string known = transports_of(component);
-    const auto is_transport = [&](std::string_view name) { return name == part.substr(0, colon); };
-    return std::ranges::any_of(split(known), is_transport) &&
+    return names_transport_of(component, part) &&
            (colon == std::string_view::npos || part.substr(colon + 1).starts_with(domain));
 }
 
@@ -190,14 +194,17 @@ ucs_status_t Context::open(const std::string& transports) {
     return absent.empty() && !resources_.empty() ? UCS_OK : complain(transports, absent);
 }
 
-/// The parts of `wanted` that this machine lacks, separated by commas.
+/// The parts of `wanted` that this machine lacks, separated by commas. An exception need not be
+/// there, but is a transport: one that is misspelled would stay.
 std::string Context::absent_of(const std::string& wanted) const {
     std::string absent;
     for (const std::string_view part : split(wanted)) {
         const auto is_it = [&](const Resource& resource) {
             return !resource.is_auxiliary && names(part, resource.desc);
         };
-        if (!is_exception(part) && std::ranges::none_of(resources_, is_it))
+        const bool is_known = is_exception(part) ? names_transport_of(nullptr, part.substr(1))
+                                                 : std::ranges::any_of(resources_, is_it);
+        if (!is_known)
             absent += fmt::format("{}{}", absent.empty() ? "" : ", ", part);
     }
     return absent;

@@ -422,7 +422,8 @@ TEST_F(MsgEnds, addresses_that_cannot_be_are_refused) {
 TEST_F(MsgEnds, transports_that_are_not_there_are_named) {
     tw_context_params_t params{};
     tw_context_h context = nullptr;
-    for (const char* transports : {"roce,sm:other", "sm,roce", "sm,sm:other", "roce", ","}) {
+    for (const char* transports :
+         {"roce,sm:other", "sm,roce", "sm,sm:other", "roce", ",", "sm,^roce", "sm,^", "^tcp"}) {
         params.transports = transports;
         EXPECT_EQ(tw_context_create(&params, &context), TW_ERR_NO_DEVICE) << transports;
         EXPECT_EQ(context, nullptr) << transports;
