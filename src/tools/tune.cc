@@ -18,12 +18,11 @@
 #include "tools/perf.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
-#include "tools/report_own.hpp"
-#include "tools/resources.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
 #include "tools/stats.hpp"
 #include "tools/tune_check.hpp"
+#include "tools/tune_transports.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -336,19 +335,6 @@ std::string default_file() {
     if (status != TW_OK)
         throw Failure(text("tw_calibration_path: %s", tw_status_string(status)));
     return path;
-}
-
-/// `auto`: all of this machine that have tagged messages, and tcp over each network interface.
-std::vector<std::string> tuned_transports(const std::string& list) {
-    if (list != "auto")
-        return names_in(list, ',');
-    std::vector<std::string> names;
-    for (const Lane& lane : lanes())
-        names.push_back(lane.tl());
-    for (const Resource& resource : all_resources())
-        if (resource.transport == "tcp")
-            names.push_back(resource.transport + ":" + resource.device);
-    return names;
 }
 
 }  // namespace

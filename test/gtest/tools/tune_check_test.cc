@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which figures `tagwire tune` does not believe.
+// Transports that `tagwire tune` measures, and figures that it does not believe.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tools/tune_check.hpp"
+#include "tools/tune_transports.hpp"
 
 namespace tagwire::test {
 namespace {
 
 using namespace tools;
+
+TEST(TunedTransports, are_each_named_once_and_leave_out_what_is_excepted) {
+    std::vector<std::string> names = tuned_transports("auto");
+    EXPECT_EQ(std::ranges::count(names, "sm"), 1);
+    EXPECT_EQ(std::ranges::count(names, "tcp:lo"), 1);
+    EXPECT_EQ(tuned_transports("sm,tcp:lo"), (std::vector<std::string>{"sm", "tcp:lo"}));
+    std::erase_if(names, [](const std::string& name) { return name.starts_with("tcp:"); });
+    EXPECT_EQ(tuned_transports("auto,^tcp"), names);
+}
 
 TEST(TuneCheck, costs_that_grow_over_a_steady_floor_are_believed) {
     const Costs costs{{{"parts", 9216}, 1670}, {{"parts", 12288}, 1400}, {{"short", 8}, 60}};
