@@ -30,7 +30,7 @@ import rounds
 import ucx_peer
 from compare import allowed_cpus
 from rounds import columns, show, size_name
-from ucx_peer import Skip, die_with_parent, free_port
+from ucx_peer import Skip, die_with_parent, free_port, is_listening
 
 SCHEMA = 1
 ROUNDS = 7
@@ -109,20 +109,6 @@ def ip(*words):
     return done.stdout
 
 
-def is_listening(pid, port):
-    """In the network namespace of the process."""
-    wanted = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/{pid}/net/{table}", encoding="ascii") as lines:
-                if any(words[1].endswith(wanted) and words[3] == "0A"
-                       for words in map(str.split, lines)):
-                    return True
-        except OSError:
-            pass
-    return False
-
-
 class Bench:
     def __init__(self, bin_directory, place, cpus, is_realtime):
         self.bin = Path(bin_directory)
@@ -152,7 +138,7 @@ class Bench:
                              stderr=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + TIMEOUT_S
-            while not is_listening(serving.pid, port):
+            while not is_listening(port, serving.pid):
                 if serving.poll() is not None or time.monotonic() > deadline:
                     raise Skip(f"{' '.join(map(str, server))}: the server did not start")
                 time.sleep(0.01)

@@ -58,12 +58,14 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def is_listening(port):
-    """Without connecting: a server of one client would take that for its client."""
+def is_listening(port, process="self"):
+    """Without connecting: a server of one client would take that for its client.
+
+    In the network namespace of the process."""
     wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in ("tcp", "tcp6"):
         try:
-            with open(table, encoding="ascii") as lines:
+            with open(f"/proc/{process}/net/{table}", encoding="ascii") as lines:
                 if any(words[1].endswith(wanted) and words[3] == "0A"
                        for words in map(str.split, lines)):
                     return True

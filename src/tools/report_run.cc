@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tools/explain.hpp"
@@ -84,19 +85,14 @@ PlotAxis latency_axis() {
     return {"half of the round trip", PlotUnit::kNanoseconds};
 }
 
-std::vector<Lane> lanes_of(bool is_tcp) {
-    std::vector<Lane> some = lanes();
-    std::erase_if(some, [is_tcp](const Lane& lane) { return lane.is_tcp() != is_tcp; });
-    return some;
-}
-
 class Report {
   public:
     Report(const ReportArguments& arguments, const Peers& wanted, const std::string& program)
         : arguments_(arguments),
           amounts_(arguments.quick ? kQuick : kFull),
-          tcp_(lanes_of(true)),
-          lanes_(lanes_of(false)),
+          lanes_(lanes()),
+          tcp_(std::ranges::find_if(lanes_, &Lane::is_tcp), lanes_.end()),
+          near_(lanes_.data(), lanes_.size() - tcp_.size()),
           cpus_(choose_cpus({})),
           cores_(allowed_cpus().size()),
           own_(program, amounts_.timeout_ms, &log_),
@@ -111,7 +107,7 @@ class Report {
   private:
     void find_peers(const Peers& wanted);
     /// Both levels of each transport, those of other libraries behind shared memory and tcp.
-    std::vector<Source> sources(const std::vector<Lane>& of, const char* test, Figure figure,
+    std::vector<Source> sources(std::span<const Lane> of, const char* test, Figure figure,
                                 const std::vector<Batch>& batches);
     void add_peers(bool is_tcp, const char* test, Figure figure, const std::vector<Batch>& batches,
                    std::vector<Source>* sources);
@@ -129,8 +125,9 @@ class Report {
 
     const ReportArguments& arguments_;
     const Amounts& amounts_;
-    const std::vector<Lane> tcp_;    // one, or none
-    const std::vector<Lane> lanes_;  // the others
+    const std::vector<Lane> lanes_;
+    const std::span<const Lane> tcp_;   // of these: one, or none
+    const std::span<const Lane> near_;  // the others
     const std::vector<int> cpus_;
     const std::size_t cores_;  // that may be used
     std::set<std::string> log_;
@@ -176,7 +173,7 @@ void Report::add_peers(bool is_tcp, const char* test, Figure figure,
     }
 }
 
-std::vector<Source> Report::sources(const std::vector<Lane>& of, const char* test, Figure figure,
+std::vector<Source> Report::sources(std::span<const Lane> of, const char* test, Figure figure,
                                     const std::vector<Batch>& batches) {
     std::vector<Source> sources;
     int colour = 0;
@@ -298,7 +295,7 @@ void Report::add_tcp() {
 void Report::add_depth() {
     std::vector<Source> sources;
     int colour = 0;
-    for (const Lane& lane : lanes_) {
+    for (const Lane& lane : near_) {
         std::vector<std::string> arguments{"match", "--level", "msg", "--tl", lane.tl()};
         for (const bool is_expected : {true, false}) {
             if (!is_expected)
@@ -435,11 +432,9 @@ void Report::add_clients() {
 
 Facts Report::facts() const {
     std::string names;
-    for (const std::vector<Lane>* some : {&lanes_, &tcp_}) {
-        for (const Lane& lane : *some) {
-            names += (names.empty() ? "" : ", ") + lane.name();
-            names += lane.is_virtual() ? " (virtual HCA, no card)" : "";
-        }
+    for (const Lane& lane : lanes_) {
+        names += (names.empty() ? "" : ", ") + lane.name();
+        names += lane.is_virtual() ? " (virtual HCA, no card)" : "";
     }
     Facts facts = facts_of_machine(cpus_);
     facts.emplace_back("Command", arguments_.command);
@@ -470,7 +465,7 @@ Page Report::measure() {
         "Half of the round trip of a tagged ping-pong between two processes (tag_lat), median over "
         "batches of 32. Each transport is measured through the messaging layer (solid lines, whose "
         "pale bands reach up to the 99th percentile) and by itself (dashed). Lower is better.",
-        sources(lanes_, "tag_lat", Figure::kLatency, amounts_.sweep));
+        sources(near_, "tag_lat", Figure::kLatency, amounts_.sweep));
     add_floor();
     add({"bandwidth",
          "Bandwidth",
@@ -479,21 +474,19 @@ Page Report::measure() {
          {}},
         "A stream of tagged messages in one direction with 64 under way (tag_bw), from the first "
         "post until the last is known to be received. Higher is better.",
-        sources(lanes_, "tag_bw", Figure::kBytes, amounts_.sweep));
+        sources(near_, "tag_bw", Figure::kBytes, amounts_.sweep));
     add_relative();
     add({"rate", "Message rate", size_axis(), {"messages per second", PlotUnit::kPerSecond}, {}},
         "A stream of small tagged messages, each with a tag and a receive of its own (tag_rate; "
         "UCX: tag_bw). Higher is better.",
-        sources(lanes_, "tag_rate", Figure::kMessages, amounts_.rate));
+        sources(near_, "tag_rate", Figure::kMessages, amounts_.rate));
     add_tcp();
     add_depth();
     add_threads();
     add_clients();
-    for (const std::vector<Lane>* some : {&lanes_, &tcp_}) {
-        for (const Lane& lane : *some) {
-            add_selection(lane);
-            add_choice(lane);
-        }
+    for (const Lane& lane : lanes_) {
+        add_selection(lane);
+        add_choice(lane);
     }
     summarize_page();
     page_.facts = facts();
