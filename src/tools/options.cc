@@ -227,7 +227,7 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
         ->type_name("OUT.html")
         ->required();
     report->add_flag("--quick", arguments->quick,
-                     "Few sizes and short runs: less than half a minute");
+                     "Few sizes and short runs: about half a minute");
     report
         ->add_option(
             "--compare", arguments->compare,

@@ -278,9 +278,9 @@ Points PeerRuns::ucx(const char* lane, const std::string& test, Figure figure,
 Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>& batches) const {
     const bool is_ours = provider == "tagwire";
     const std::string setting = is_ours ? "FI_TAGWIRE_TRANSPORTS=sm" : "FI_LOG_LEVEL=warn";
-    const std::uint64_t end = now_ns() + static_cast<std::uint64_t>(timeout_ms_) * kNsPerMs;
     Points points;
     for (const Batch& batch : batches) {
+        const std::uint64_t end = now_ns() + static_cast<std::uint64_t>(timeout_ms_) * kNsPerMs;
         const std::string test =
             text("fi_pingpong -p %s -e rdm -m tagged -I %s -S", provider.c_str(), batch.iterations);
         for (const Size& size : parse_sizes(batch.sizes)) {

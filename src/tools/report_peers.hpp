@@ -47,8 +47,8 @@ class PeerRuns {
     /// `test`: tag_lat or tag_bw. `lane`: one of kUcxShared and kUcxTcp. All throw Failure.
     Points ucx(const char* lane, const std::string& test, Figure figure,
                const std::vector<Batch>& batches) const;
-    /// Ping-pong; all sizes together have the time of one program. `provider`: shm, tcp;ofi_rxm, or
-    /// tagwire over shared memory.
+    /// Ping-pong; the sizes of a batch together have the time of one program. `provider`: shm,
+    /// tcp;ofi_rxm, or tagwire over shared memory.
     Points libfabric(const std::string& provider, const std::vector<Batch>& batches) const;
     /// NetPIPE between two ranks of Open MPI. `layer`: words for mpirun that choose what carries
     /// it; of a batch the first size and the last.

@@ -24,6 +24,7 @@ namespace {
 
 struct Amounts {
     std::vector<Batch> sweep;   // latency and bandwidth
+    std::vector<Batch> tcp;     // the same; fi_pingpong takes a second more for each size
     std::vector<Batch> rate;    // small messages
     std::vector<Batch> choice;  // where eager and rendezvous meet
     std::vector<Batch> clients;
@@ -38,6 +39,7 @@ struct Amounts {
 
 // One lost time slice must not be most of a run: the shortest take milliseconds.
 const Amounts kQuick{{{"8,64,512,4k", "1000"}, {"32k,256k", "400"}, {"1m", "100"}},
+                     {{"8,4k", "1000"}, {"64k", "400"}, {"1m", "100"}},
                      {{"8,64,256,1k", "20000"}},
                      {{"1k,4k", "1000"}, {"16k,64k,256k", "200"}, {"1m", "50"}},
                      {{"8,4k", "20000"}, {"64k", "2000"}},
@@ -46,10 +48,13 @@ const Amounts kQuick{{{"8,64,512,4k", "1000"}, {"32k,256k", "400"}, {"1m", "100"
                      "1000",
                      {"1", "2"},
                      "20000",
-                     {3, 10, 24},
+                     {3, 4, 28},
                      10000};
 const Amounts kFull{
     {{"8,16,32,64,128,256,512,1k,2k,4k", "20000"},
+     {"8k,16k,32k,64k,128k,256k,512k", "1000"},
+     {"1m,2m,4m", "200"}},
+    {{"8,16,32,64,128,256,512,1k,2k,4k", "10000"},
      {"8k,16k,32k,64k,128k,256k,512k", "1000"},
      {"1m,2m,4m", "200"}},
     {{"8,16,32,64,128,256,512,1k", "200000"}},
@@ -274,14 +279,14 @@ void Report::add_tcp() {
     add({"latencytcp", "Latency over TCP", size_axis(), latency_axis(), {}},
         "The same ping-pong over the loopback interface, where the kernel's sockets take most of "
         "the time; UCX and libfabric (tcp;ofi_rxm) have the same sockets. Lower is better.",
-        sources(tcp_, "tag_lat", Figure::kLatency, amounts_.sweep));
+        sources(tcp_, "tag_lat", Figure::kLatency, amounts_.tcp));
     add({"bandwidthtcp",
          "Bandwidth over TCP",
          size_axis(),
          {"payload per second", PlotUnit::kBytesPerSecond},
          {}},
         "The same stream over the loopback interface. Higher is better.",
-        sources(tcp_, "tag_bw", Figure::kBytes, amounts_.sweep));
+        sources(tcp_, "tag_bw", Figure::kBytes, amounts_.tcp));
     add({"ratetcp",
          "Message rate over TCP",
          size_axis(),
@@ -290,6 +295,8 @@ void Report::add_tcp() {
         "The same stream of small messages over the loopback interface: one system call takes many "
         "of them. Higher is better.",
         sources(tcp_, "tag_rate", Figure::kMessages, amounts_.rate));
+    add_selection(tcp_.front());
+    add_choice(tcp_.front());
 }
 
 void Report::add_depth() {
@@ -480,14 +487,14 @@ Page Report::measure() {
         "A stream of small tagged messages, each with a tag and a receive of its own (tag_rate; "
         "UCX: tag_bw). Higher is better.",
         sources(near_, "tag_rate", Figure::kMessages, amounts_.rate));
-    add_tcp();
     add_depth();
     add_threads();
     add_clients();
-    for (const Lane& lane : lanes_) {
+    for (const Lane& lane : near_) {
         add_selection(lane);
         add_choice(lane);
     }
+    add_tcp();
     summarize_page();
     page_.facts = facts();
     page_.subtitle = page_.facts[1].second + ". " + page_.facts[0].second;
