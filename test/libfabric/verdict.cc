@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,9 +31,27 @@ Result outcome_of(const std::function<void()>& body) {
     }
 }
 
+// What the provider shm of a process calls its regions. A process with this number that died before
+// left regions of the same names, and the provider takes them for those of a live one: itself.
+void remove_regions(pid_t process) {
+    const auto name = std::to_string(process) + ":" + std::to_string(getuid()) + ":";
+    for (int i = 0; i < 8; ++i)
+        unlink(("/dev/shm/" + name + std::to_string(i)).c_str());
+}
+
+// A /dev/shm that ends with the last process of this case, however that ends. Only root may have
+// one; for others what this process itself could meet or leave behind is removed.
+void have_own_regions() {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("regions", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, nullptr) != 0)
+        remove_regions(getpid());
+}
+
 [[noreturn]] void be_child(const std::function<void()>& body, int out) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);  // processes that a case starts go with it
+    have_own_regions();
     // psm2, which libfabric links, writes a file about each crash into the working directory.
     for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGINT, SIGTERM})
         signal(number, SIG_DFL);
@@ -95,10 +115,7 @@ Result run_apart(const std::function<void()>& body, std::chrono::milliseconds de
         kill(child, in_time ? 0 : SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
-    for (int i = 0; i < 8; ++i) {  // what shm leaves behind when it is killed
-        const auto name = std::to_string(child) + ":" + std::to_string(getuid()) + ":";
-        unlink(("/dev/shm/" + name + std::to_string(i)).c_str());
-    }
+    remove_regions(child);
     return judge(in_time, line, status);
 }
 

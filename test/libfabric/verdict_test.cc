@@ -67,6 +67,26 @@ TEST(Verdict, a_process_that_a_case_started_goes_with_it) {
     EXPECT_EQ(result.outcome, Outcome::kHang);  // its process has the pipe still
 }
 
+// Numbers of processes come again: what a killed one left would be met by a later case.
+TEST(Verdict, what_a_killed_process_left_in_shared_memory_goes_with_its_case) {
+    if (geteuid() != 0)
+        GTEST_SKIP() << "only root can give a case a /dev/shm of its own";
+    const std::string path = "/dev/shm/left_by_a_case_of_" + std::to_string(getpid());
+    const Result result = run_apart(
+        [&] {
+            if (fork() == 0) {
+                std::ofstream(path) << "region";
+                raise(SIGKILL);
+            }
+            while (access(path.c_str(), F_OK) != 0)
+                usleep(1000);
+        },
+        kLong);
+    EXPECT_EQ(result.outcome, Outcome::kPass) << result.text;
+    EXPECT_NE(access(path.c_str(), F_OK), 0);
+    unlink(path.c_str());
+}
+
 TEST(Cases, every_feature_has_one_and_every_case_has_a_feature) {
     std::ifstream file(FI_CONFORMANCE_FEATURES);
     std::set<std::string> features;
