@@ -31,8 +31,8 @@ Result outcome_of(const std::function<void()>& body) {
     }
 }
 
-// What the provider shm of a process calls its regions. A process with this number that died before
-// left regions of the same names, and the provider takes them for those of a live one: itself.
+// The provider shm names regions by the number of their process. One with this number that died
+// before left regions, and the provider takes them for those of a live process: itself.
 void remove_regions(pid_t process) {
     const auto name = std::to_string(process) + ":" + std::to_string(getuid()) + ":";
     for (int i = 0; i < 8; ++i)
