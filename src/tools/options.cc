@@ -226,8 +226,7 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
     report->add_option("file", arguments->file, "HTML page to write; needs gnuplot")
         ->type_name("OUT.html")
         ->required();
-    report->add_flag("--quick", arguments->quick,
-                     "Few sizes and short runs: about half a minute");
+    report->add_flag("--quick", arguments->quick, "Few sizes and short runs: about half a minute");
     report
         ->add_option(
             "--compare", arguments->compare,
