@@ -7,8 +7,7 @@ find_program(TAGWIRE_ENV env REQUIRED)
 # tw_precompile_std(<target> [REUSE_FROM <target>])
 # Compiles the standard headers once for all sources of a target, or takes those of one with the
 # same options: parsing them is most of what compiling one of our sources is. Only what nobody here
-# changes, and each source still includes what it needs: the preset `fuzz` and `./run lint` compile
-# without.
+# changes, and each source still includes what it needs: `./run lint` compiles without.
 function(tw_precompile_std target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "REUSE_FROM" "")
     if(arg_REUSE_FROM)
@@ -18,6 +17,15 @@ function(tw_precompile_std target)
     target_precompile_headers(${target} PRIVATE
         <algorithm> <array> <atomic> <bit> <cstdint> <cstdio> <cstdlib> <cstring> <functional>
         <map> <memory> <mutex> <optional> <span> <string> <unordered_map> <utility> <vector>)
+endfunction()
+
+# The programs that the labels of ThreadSanitizer's tests name are all that its preset builds.
+function(tw_note_thread_program target)
+    foreach(label IN ITEMS tsan model threads)
+        if(label IN_LIST ARGN)
+            set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${target})
+        endif()
+    endforeach()
 endfunction()
 
 # tw_add_test_variant(<name> OF <target> [FILTER gtest-filter] [LABELS unit quick ...] [SERIAL]
@@ -43,9 +51,7 @@ function(tw_add_test_variant name)
     if(NOT arg_LABELS)
         set(arg_LABELS unit quick)
     endif()
-    if(arg_LABELS MATCHES "tsan|model|threads")
-        set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
-    endif()
+    tw_note_thread_program(${arg_OF} ${arg_LABELS})
     if(TAGWIRE_TESTS_BY_PROGRAM AND NOT arg_APART)
         set(filter ${arg_FILTER})
         list(TRANSFORM filter PREPEND --gtest_filter=)
@@ -159,9 +165,7 @@ function(tw_add_suite_variant name tier)
     if(arg_FILTER)
         set(arg_FILTER --gtest_filter=${arg_FILTER})
     endif()
-    if(arg_KIND MATCHES "tsan|model|threads")
-        set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
-    endif()
+    tw_note_thread_program(${arg_OF} ${arg_KIND} ${tier})
     add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
     set_tests_properties(${name} PROPERTIES
         LABELS "${arg_KIND};${tier}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
@@ -238,14 +242,16 @@ endfunction()
 
 # tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...])
 # A source that defines LLVMFuzzerTestOneInput. With TAGWIRE_FUZZ it is a libFuzzer program and a
-# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a quick test that replays the
-# corpus, so that every found input stays a regression test in all presets.
+# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS. A quick test replays the corpus, so
+# that every found input stays a regression test in all presets.
 function(tw_add_fuzz target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
     cmake_path(ABSOLUTE_PATH arg_CORPUS)
     add_executable(${target} ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE tagwire_objects ${arg_LIBS} tagwire_options)
+    set(replay ${target})
     if(TAGWIRE_FUZZ)
+        list(APPEND replay -runs=0)
         target_link_options(${target} PRIVATE -fsanitize=fuzzer)
         set(found ${PROJECT_BINARY_DIR}/fuzz/${target})
         file(MAKE_DIRECTORY ${found})
@@ -257,8 +263,8 @@ function(tw_add_fuzz target)
         set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
     else()
         target_link_libraries(${target} PRIVATE tagwire_fuzz_replay)
-        add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
-        set_tests_properties(fuzz_corpus.${target} PROPERTIES
-            LABELS "fuzz_corpus;quick" TIMEOUT 180)
     endif()
+    add_test(NAME fuzz_corpus.${target} COMMAND ${replay} ${arg_CORPUS})
+    set_tests_properties(fuzz_corpus.${target} PROPERTIES
+        LABELS "fuzz_corpus;quick" TIMEOUT 180)
 endfunction()
