@@ -39,8 +39,9 @@ double control_ns(const RailCosts& rail) {
 /// have another buffer. The slowest takes the time of all bytes, the others that of one buffer.
 void add_buffered(const RailCosts& rail, std::size_t bytes, Cost* cost) {
     const double copy = rail.copy_ns_per_byte;
-    const double slowest = std::max(copy, rail.wire_ns_per_byte);
-    const double all = copy + rail.wire_ns_per_byte + copy;
+    const double side = rail.copies * copy;
+    const double slowest = std::max(side, rail.wire_ns_per_byte);
+    const double all = std::max(side + side, copy + rail.wire_ns_per_byte + copy);
     const auto first = static_cast<double>(std::min(bytes, rail.bcopy_max));
     cost->add("fragments", pieces(bytes, rail.bcopy_max) * rail.fragment_ns);
     cost->add("first_fragment", first * (all - slowest));

@@ -73,6 +73,7 @@ struct RailCosts {
     double fragment_ns = 0;  // one buffer of the transport, beside its bytes
     double copy_ns_per_byte = 0;
     double wire_ns_per_byte = 0;  // 0: the copies are what moves the data
+    double copies = 1;            // that each side makes of what goes through buffers
     double read_ns = 0;           // one read of the peer's memory, beside its bytes
     double write_ns = 0;
     double direct_ns_per_byte = 0;  // of such a read or write

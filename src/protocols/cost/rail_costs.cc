@@ -41,6 +41,7 @@ RailCosts start_costs(const RailFacts& facts) {
     } else {
         costs.copy_ns_per_byte = kCopyNsPerByte;
         costs.wire_ns_per_byte = costs.direct_ns_per_byte;
+        costs.copies = goes_through_kernel(iface) ? 2 : 1;  // the program's, and the kernel's
         costs.read_ns = costs.overhead_ns + 2 * costs.latency_ns;
         costs.write_ns = costs.read_ns;  // its completion is an answer, too
     }

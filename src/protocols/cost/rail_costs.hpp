@@ -11,6 +11,13 @@
 
 namespace tagwire::proto {
 
+/// Each message costs system calls, and the processors of both sides move its data.
+inline bool goes_through_kernel(const uct_iface_attr_t& iface) {
+    // Transports that need none have a tenth of this overhead at most.
+    constexpr double kSystemCallSeconds = 1e-6;
+    return iface.overhead >= kSystemCallSeconds;
+}
+
 struct RailFacts {
     const uct_iface_attr_t& iface;
     const uct_md_attr_t& domain;

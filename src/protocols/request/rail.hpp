@@ -15,6 +15,7 @@
 
 #include "protocols/cost/copy_rules.hpp"
 #include "protocols/cost/cost.hpp"
+#include "protocols/cost/rail_costs.hpp"
 #include "protocols/cost/stripe_plan.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/request.hpp"
@@ -88,7 +89,7 @@ class alignas(64) Rail {
     /// The processors move the data, through memory that both sides have.
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Each message costs system calls, and the processors of both sides move its data.
-    bool goes_through_kernel() const { return attr_.overhead >= kSystemCallSeconds; }
+    bool goes_through_kernel() const { return proto::goes_through_kernel(attr_); }
     /// It leads to processes of this host only, through the kernel.
     bool is_loopback() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SELF; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
@@ -111,9 +112,6 @@ class alignas(64) Rail {
     std::uint64_t striped_bytes = 0;  ///< of messages that several rails moved
 
   private:
-    /// Transports that need none have a tenth of this overhead at most.
-    static constexpr double kSystemCallSeconds = 1e-6;
-
     ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
     void select();
 

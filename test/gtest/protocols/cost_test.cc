@@ -142,6 +142,26 @@ TEST(Selection, one_measurement_that_was_disturbed_does_not_move_the_threshold_f
     EXPECT_EQ(selection.choose(rail, 1 << 19, BufferKind::kMapped).rule, Rule::kOneLength);
 }
 
+/// Over the loopback interface: the kernel copies what goes through buffers once more on each side,
+/// and the processors that do so are those that copy for the program.
+TEST(Selection, parts_through_a_kernel_give_way_to_rendezvous_before_they_halve_a_stream) {
+    RailCosts rail;
+    rail.overhead_ns = rail.fragment_ns = 2000;
+    rail.latency_ns = 8000;
+    rail.copy_ns_per_byte = rail.wire_ns_per_byte = rail.direct_ns_per_byte = 0.1;
+    rail.read_ns = rail.write_ns = 18000;
+    rail.bcopy_max = rail.short_max = 65516;
+    rail.piece_max = 1 << 20;
+    rail.eager_max = 16 << 20;
+    rail.can_get = true;
+    const auto kind = BufferKind::kMapped;
+    EXPECT_GT(Selection(rail, Selection::kNever).rndv_from(kind), std::size_t{256} << 10);
+    rail.copies = 2;
+    const Selection selection(rail, Selection::kNever);
+    EXPECT_EQ(selection.choose(rail, 64 << 10, kind).protocol, Protocol::kParts);
+    EXPECT_EQ(selection.choose(rail, 128 << 10, kind).protocol, Protocol::kRndvGet);
+}
+
 TEST(Selection, registration_moves_the_threshold_up) {
     const Selection selection(network(), Selection::kNever);
     EXPECT_GT(selection.rndv_from(BufferKind::kPlain), selection.rndv_from(BufferKind::kMapped));
