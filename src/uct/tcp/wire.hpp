@@ -169,8 +169,9 @@ struct FlushRequestBody {
 };
 
 constexpr std::size_t kBodyBytesMax = sizeof(RtsBody);
-/// A message of any peer is at most this long, whatever the options of either side.
-constexpr std::size_t kSegBytesMax = 32768;
+/// A message of any peer is at most this long, whatever the options of either side: 64 KiB and a
+/// header of the layer above.
+constexpr std::size_t kSegBytesMax = 65536 + 64;
 /// Data of one frame of a put or a get.
 constexpr std::size_t kFrameDataMax = 1024 * 1024;
 
