@@ -12,8 +12,7 @@
 namespace tagwire::vhca::driver::test {
 namespace {
 
-constexpr std::uint16_t kCompletionEvent = 0, kCqErrorEvent = 4, kPortEvent = 9,
-                        kLastReceiveEvent = 0x13;
+constexpr std::uint16_t kCompletionEvent = 0, kCqErrorEvent = 4, kPortEvent = 9;
 
 class DevxEvents : public DevxObjects {
   protected:
