@@ -46,9 +46,8 @@ Message Nonsense::next() {
             message = answer_to ? question() : untagged();
             break;
         default:
-            message =
-                tagged(random_() % 8 == 0 ? static_cast<ibv_tmh_op>(random_()) : IBV_TMH_EAGER,
-                       16 + random_() % (kSegBytes + 1));
+            message = tagged(random_() % 8 == 0 ? random_() : std::uint64_t{IBV_TMH_EAGER},
+                             16 + random_() % (kSegBytes + 1));
             break;
     }
     if (random_() % 4 == 0)
@@ -87,7 +86,7 @@ Message Nonsense::question() {
     return message;
 }
 
-Message Nonsense::tagged(ibv_tmh_op opcode, std::size_t bytes) {
+Message Nonsense::tagged(std::uint64_t opcode, std::size_t bytes) {
     Message message;
     message.bytes.resize(bytes);
     scribble(message.bytes, 0);

@@ -42,7 +42,7 @@ class Nonsense {
     void scribble(std::vector<std::byte>& bytes, std::size_t from);
     Message untagged();
     Message question();
-    Message tagged(ibv_tmh_op opcode, std::size_t bytes);
+    Message tagged(std::uint64_t opcode, std::size_t bytes);
     Message rendezvous();
     Message write();
 

@@ -64,9 +64,9 @@ TEST(UdPacket, an_address_is_checked) {
     std::string reason;
     const auto back = parse_interface(bytes, &reason);
     ASSERT_TRUE(back.has_value());
-    EXPECT_EQ(77U, back->qp_num);
-    EXPECT_EQ(99U, back->cookie);
-    EXPECT_EQ(0x0102030405060708U, back->host);
+    EXPECT_EQ(77U, +back->qp_num);  // values: the fields of a packed structure have no reference
+    EXPECT_EQ(99U, +back->cookie);
+    EXPECT_EQ(0x0102030405060708U, +back->host);
     for (std::size_t at = 0; at < sizeof packed; ++at) {
         InterfaceAddress bad = packed;
         reinterpret_cast<std::uint8_t*>(&bad)[at] ^= 0x40;
