@@ -63,6 +63,13 @@ if(TAGWIRE_SANITIZE)
     if(TAGWIRE_SANITIZE MATCHES undefined)
         add_compile_options(-fno-sanitize-recover=undefined)
     endif()
+    # A runtime of its own, as gcc's is: a library that is preloaded can then come before it.
+    if(TAGWIRE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang
+       AND NOT TAGWIRE_FUZZ)
+        execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-resource-dir
+                        OUTPUT_VARIABLE resources OUTPUT_STRIP_TRAILING_WHITESPACE)
+        add_link_options(-shared-libasan -Wl,-rpath,${resources}/lib/linux)
+    endif()
 endif()
 if(TAGWIRE_FUZZ)
     if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)

@@ -242,16 +242,14 @@ endfunction()
 
 # tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...])
 # A source that defines LLVMFuzzerTestOneInput. With TAGWIRE_FUZZ it is a libFuzzer program and a
-# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS. A quick test replays the corpus, so
-# that every found input stays a regression test in all presets.
+# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a quick test that replays the
+# corpus, so that every found input stays a regression test in all presets.
 function(tw_add_fuzz target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
     cmake_path(ABSOLUTE_PATH arg_CORPUS)
     add_executable(${target} ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE tagwire_objects ${arg_LIBS} tagwire_options)
-    set(replay ${target})
     if(TAGWIRE_FUZZ)
-        list(APPEND replay -runs=0)
         target_link_options(${target} PRIVATE -fsanitize=fuzzer)
         set(found ${PROJECT_BINARY_DIR}/fuzz/${target})
         file(MAKE_DIRECTORY ${found})
@@ -263,8 +261,8 @@ function(tw_add_fuzz target)
         set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
     else()
         target_link_libraries(${target} PRIVATE tagwire_fuzz_replay)
+        add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
+        set_tests_properties(fuzz_corpus.${target} PROPERTIES
+            LABELS "fuzz_corpus;quick" TIMEOUT 180)
     endif()
-    add_test(NAME fuzz_corpus.${target} COMMAND ${replay} ${arg_CORPUS})
-    set_tests_properties(fuzz_corpus.${target} PROPERTIES
-        LABELS "fuzz_corpus;quick" TIMEOUT 180)
 endfunction()
