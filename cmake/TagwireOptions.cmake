@@ -61,7 +61,8 @@ if(TAGWIRE_SANITIZE)
     add_compile_options(-fsanitize=${TAGWIRE_SANITIZE} -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${TAGWIRE_SANITIZE})
     if(TAGWIRE_SANITIZE MATCHES undefined)
-        add_compile_options(-fno-sanitize-recover=undefined)
+        # Enumerations of interfaces for C may come with any value, and are checked for theirs.
+        add_compile_options(-fno-sanitize-recover=undefined -fno-sanitize=enum)
     endif()
     # A runtime of its own, as gcc's is: a library that is preloaded can then come before it.
     if(TAGWIRE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang
