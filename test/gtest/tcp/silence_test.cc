@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <filesystem>
+#include <string>
 
 #include "common/skip.hpp"
 #include "stranger.hpp"
@@ -14,11 +16,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Otherwise the kernel asks a peer that has not read for long every two minutes.
+constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS of linux/tcp.h
+
+/// Milliseconds after which the kernel asks a peer again that has not read for long; -1: no socket
+/// of TCP, or a kernel that cannot tell.
+int probe_interval_most(int fd) {
+    int ms = 0;
+    socklen_t bytes = sizeof ms;
+    return ::getsockopt(fd, IPPROTO_TCP, kRtoMaxMs, &ms, &bytes) == 0 ? ms : -1;
+}
+
 bool has_short_probes() {
-    constexpr int kRtoMaxMs = 44, kMs = 1000;
     const ucs::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    return ::setsockopt(fd.get(), IPPROTO_TCP, kRtoMaxMs, &kMs, sizeof kMs) == 0;
+    return probe_interval_most(fd.get()) > 0;
+}
+
+/// Sockets of this process whose peer is asked at least every `ms` milliseconds.
+int sockets_that_ask_within(int ms) {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        const int interval = probe_interval_most(std::stoi(entry.path().filename()));
+        count += interval > 0 && interval <= ms ? 1 : 0;
+    }
+    return count;
 }
 
 class TcpSilence : public ::testing::Test {
@@ -75,6 +95,8 @@ TEST_F(TcpSilence, a_live_peer_that_does_not_read_is_no_error) {
     EXPECT_EQ(UCS_OK, uct_ep_check(ep, 0, nullptr));
     if (!has_short_probes())
         TW_SKIP("Linux before 6.15 has no TCP_RTO_MAX_MS");
+    // By itself the kernel waits twice as long each time, up to two minutes.
+    EXPECT_GE(sockets_that_ask_within(1000), 1);
     stranger.vanish();
     ASSERT_TRUE(fails_within(std::chrono::seconds(30)));
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, victim.errors[0].status);
