@@ -64,6 +64,10 @@ if(TAGWIRE_SANITIZE)
         # Enumerations of interfaces for C may come with any value, and are checked for theirs.
         add_compile_options(-fno-sanitize-recover=undefined -fno-sanitize=enum)
     endif()
+    # What gcc says of itself, by which sources know.
+    if(TAGWIRE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+        add_compile_definitions(__SANITIZE_ADDRESS__=1)
+    endif()
     # A runtime of its own, as gcc's is: a library that is preloaded can then come before it.
     if(TAGWIRE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang
        AND NOT TAGWIRE_FUZZ)

@@ -22,7 +22,9 @@ void* allocate(std::size_t bytes) {
 
 }  // namespace
 
-// The provider's, too: the program's definitions come first.
+// The provider's, too: the program's definitions come first. Those with a size are undeclared for
+// clang, and would be hidden.
+#pragma GCC visibility push(default)
 void* operator new(std::size_t bytes) {
     if (void* const made = allocate(bytes))
         return made;
@@ -49,6 +51,7 @@ void operator delete(void* memory, std::size_t) noexcept {
 void operator delete[](void* memory, std::size_t) noexcept {
     std::free(memory);
 }
+#pragma GCC visibility pop
 
 namespace tagwire::fi_test {
 
