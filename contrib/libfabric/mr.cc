@@ -116,15 +116,14 @@ std::uint32_t rights_of(std::uint64_t access) {
 /// nobody's.
 int map_range(Domain& domain, const Mr::Range& range, tw_mem_h* mem_p) {
     const std::size_t skipped = range.base == nullptr ? 1 : 0;
-    auto* const begin = static_cast<std::byte*>(range.base) + skipped;
-    if (range.length <= skipped ||
-        range.length > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(range.base))
+    const auto base = reinterpret_cast<std::uintptr_t>(range.base);  // none to calculate from
+    if (range.length <= skipped || range.length > UINTPTR_MAX - base)
         return -FI_EINVAL;
     tw_mem_params_t params{};
     params.struct_bytes = sizeof params;
     params.access = rights_of(range.access);
-    const tw_status_t status =
-        tw_mem_map(domain.context, begin, range.length - skipped, &params, mem_p);
+    const tw_status_t status = tw_mem_map(domain.context, reinterpret_cast<void*>(base + skipped),
+                                          range.length - skipped, &params, mem_p);
     if (status == TW_OK || skipped == 0)
         return -error_of(status);
     FI_WARN(
@@ -219,7 +218,7 @@ void* Mr::find(std::uint64_t address, std::size_t length, std::uint64_t access) 
     const auto base = reinterpret_cast<std::uintptr_t>(range.base);
     const std::uint64_t at = address + origin() - base;
     const bool is_inside = at <= range.length && length <= range.length - at;
-    return is_inside && (range.access & access) == access ? static_cast<std::byte*>(range.base) + at
+    return is_inside && (range.access & access) == access ? reinterpret_cast<void*>(base + at)
                                                           : nullptr;
 }
 
