@@ -15,9 +15,10 @@
 
 namespace tagwire::test {
 
-// Switching fibers is dear to the sanitizers: there the scenarios are explored less.
+// Switching fibers is dear to the sanitizers, and to an emulator: there the scenarios are explored
+// less.
 constexpr std::size_t schedules(std::size_t wanted) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || defined(TAGWIRE_TEST_EMULATED)
     return wanted / 20;
 #elif defined(__SANITIZE_ADDRESS__)
     return wanted / 4;
