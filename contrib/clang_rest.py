@@ -22,7 +22,11 @@ import sys
 def commands(build):
     """Source -> its entry in the compilation database; a unity source is those that it includes."""
     found = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    database = build / "compile_commands.json"
+    if not database.exists():
+        sys.exit(f"clang_rest: {build} is not configured: ./run lint does so with build/lint, "
+                 "./run build asan with build/asan")
+    for entry in json.loads(database.read_text()):
         source = pathlib.Path(entry["file"])
         parts = [source]
         if source.parent.name == "Unity":

@@ -55,6 +55,11 @@ check_code() {
         [[ $(git rev-parse "$base") != "$(git rev-parse HEAD)" ]] || base=HEAD~1
         git rev-parse -q --verify "$base" >/dev/null || all=1
     fi
+    mkdir -p build/lint
+    # Each file is looked at by its own command, and must include what it needs.
+    cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+        -DTAGWIRE_UNITY=OFF >"$log" 2>&1 ||
+        { cat "$log"; fail "configuration"; return; }
     mapfile -t sources < <(changed_sources)
     printf 'lint: clang-tidy on %d files' "${#sources[@]}"
     if ((${#sources[@]} > files_max)); then
@@ -63,11 +68,6 @@ check_code() {
     fi
     echo
     ((${#sources[@]})) || return 0
-    mkdir -p build/lint
-    # Each file is looked at by its own command, and must include what it needs.
-    cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-        -DTAGWIRE_UNITY=OFF >"$log" 2>&1 ||
-        { cat "$log"; fail "configuration"; return; }
     printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" contrib/lint.sh --only-tidy ||
         fail clang-tidy
 }
