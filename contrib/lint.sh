@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# lint.sh [--base REF | --all] [--max N]: formatting and house rules of the whole tree, and
-# clang-tidy on the code that changed since REF. Without a REF that is where this branch left
-# origin/main, or else the last commit. lint.sh --only-tidy FILE: clang-tidy on a file alone, as
-# build/lint is configured.
+# lint.sh [--base REF | --all] [--max N]: formatting and house rules of the whole tree, workflows of
+# .github, and clang-tidy on the code that changed since REF. Without a REF that is where this
+# branch left origin/main, or else the last commit. lint.sh --only-tidy FILE: clang-tidy on a file
+# alone, as build/lint is configured.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -93,12 +93,20 @@ check_unity() {
     echo 'lint: no build here joins sources: ctest -R unity_names checks their names'
 }
 
+# By the system's Python, whatever the path says: packages are installed for that one.
+check_workflow() {
+    local python=/usr/bin/python3
+    [[ -x $python ]] || python=python3
+    "$python" contrib/check_workflow.py || fail check_workflow.py
+}
+
 if [[ ${looked_at:-} ]]; then
     look_at "$looked_at"
     exit
 fi
 check_format
 python3 contrib/tidy.py || fail tidy.py
+check_workflow
 check_unity
 check_code
 ((failures == 0)) && echo "lint: PASS"
