@@ -23,7 +23,7 @@ SYNC_REACH_LINES = 8  # code lines between a label and the operation that it exp
 
 CODE = {".h", ".hpp", ".cc", ".c"}
 SCRIPTS = {".py", ".sh", ".cmake"}
-SCRIPT_NAMES = {"run", "CMakeLists.txt"}
+SCRIPT_NAMES = {"run", "CMakeLists.txt", "pre-commit"}
 TEXTS = {".md", ".json", ".in", ".map", ".txt"}
 
 # What may be named in certain places only: rule, pattern, where it may, whom the rule is about.
