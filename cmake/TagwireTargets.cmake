@@ -28,6 +28,52 @@ function(tw_note_thread_program target)
     endforeach()
 endfunction()
 
+# tw_suites_of(<variable> <sources>...)
+# The filter that selects the cases of these sources, from the suites that they name. Whoever adds a
+# suite configures anew: until then the test `cases` fails, because no test runs it.
+function(tw_suites_of variable)
+    set(filter)
+    foreach(source IN LISTS ARGN)
+        if(source MATCHES "^\\$<")
+            continue()
+        endif()
+        cmake_path(ABSOLUTE_PATH source)
+        file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST|RC_GTEST_PROP)\\(")
+        foreach(line IN LISTS lines)
+            string(REGEX REPLACE "^[A-Z_]+\\(([A-Za-z0-9_]+).*" "\\1" suite "${line}")
+            if(line MATCHES "^TEST_P")
+                list(APPEND filter */${suite}.*)
+            elseif(line MATCHES "^TYPED_TEST")
+                list(APPEND filter ${suite}/*)
+            else()
+                list(APPEND filter ${suite}.*)
+            endif()
+        endforeach()
+    endforeach()
+    list(REMOVE_DUPLICATES filter)
+    list(JOIN filter : filter)
+    set(${variable} ${filter} PARENT_SCOPE)
+endfunction()
+
+# tw_resolve_cases(<name>)
+# In the caller: which program runs the cases that arg_OF names, and arg_FILTER, which selects among
+# all cases of that program. A filter that only excludes excludes from the cases of arg_OF.
+macro(tw_resolve_cases name)
+    get_property(group_program GLOBAL PROPERTY TAGWIRE_PROGRAM_OF_${arg_OF})
+    if(group_program)
+        get_property(group_filter GLOBAL PROPERTY TAGWIRE_FILTER_OF_${arg_OF})
+        set(arg_OF ${group_program})
+        if(NOT arg_FILTER)
+            set(arg_FILTER ${group_filter})
+        elseif(arg_FILTER MATCHES "^[*]?-")
+            string(REGEX REPLACE "^[*]?-" "${group_filter}-" arg_FILTER "${arg_FILTER}")
+        endif()
+    endif()
+    if(NOT TARGET "${arg_OF}")
+        message(FATAL_ERROR "${name}: no program '${arg_OF}'")
+    endif()
+endmacro()
+
 # tw_add_test_variant(<name> OF <target> [FILTER gtest-filter] [LABELS unit quick ...] [SERIAL]
 #                     [APART] [TIMEOUT seconds] [ENVIRONMENT K=V ...])
 # Runs the cases of a program of tw_add_test once more, called <name>.<case>: all of them, or those
@@ -39,9 +85,7 @@ function(tw_add_test_variant name)
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test_variant(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
-    if(NOT TARGET "${arg_OF}")
-        message(FATAL_ERROR "tw_add_test_variant(${name}): no program '${arg_OF}'")
-    endif()
+    tw_resolve_cases("tw_add_test_variant(${name})")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 180)
     endif()
@@ -96,16 +140,15 @@ set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL | OBJECTS library] [NO_RUN], and what
-#             tw_add_test_variant takes)
-# A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links
-# the library's object files, so that classes behind the exported API can be tested, OBJECTS those
-# of another object library in their place; otherwise the program links libtagwire.so like any user.
-function(tw_add_test target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;NO_RUN;SERIAL;APART" "FILTER;OBJECTS;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
+# tw_add_test_program(<target> [SOURCES a.cc ...] [LIBS ...] [INTERNAL | OBJECTS library])
+# A GoogleTest program with the common main. INTERNAL links the library's object files, so that
+# classes behind the exported API can be tested, OBJECTS those of another object library in their
+# place; otherwise the program links libtagwire.so like any user. Most of compiling a small test is
+# parsing, so one program serves a folder: tw_add_test(... IN <target>) adds sources and runs them.
+function(tw_add_test_program target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "OBJECTS" "SOURCES;LIBS")
     if(arg_UNPARSED_ARGUMENTS)
-        message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
+        message(FATAL_ERROR "tw_add_test_program(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
     add_executable(${target} ${arg_SOURCES})
     if(arg_OBJECTS)
@@ -123,17 +166,45 @@ function(tw_add_test target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
+endfunction()
+
+# tw_add_test(<name> SOURCES a.cc ... [IN program | LIBS ... INTERNAL | OBJECTS library] [NO_RUN],
+#             and what tw_add_test_variant takes)
+# Sources with test cases and their first run (with NO_RUN none): in a program that
+# tw_add_test_program has declared, or in one of their own, which is called <name>.
+function(tw_add_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "INTERNAL;NO_RUN;SERIAL;APART" "FILTER;OBJECTS;TIMEOUT;IN"
+        "SOURCES;LIBS;LABELS;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS OR (arg_IN AND (arg_INTERNAL OR arg_LIBS OR arg_OBJECTS)))
+        message(FATAL_ERROR "tw_add_test(${name}): unknown arguments '${arg_UNPARSED_ARGUMENTS}', "
+                            "or what the program of IN is made of")
+    endif()
+    set(how)
+    if(arg_IN)
+        target_sources(${arg_IN} PRIVATE ${arg_SOURCES})
+        tw_suites_of(filter ${arg_SOURCES})
+        set_property(GLOBAL PROPERTY TAGWIRE_PROGRAM_OF_${name} ${arg_IN})
+        set_property(GLOBAL PROPERTY TAGWIRE_FILTER_OF_${name} ${filter})
+    else()
+        if(arg_INTERNAL)
+            set(how INTERNAL)
+        elseif(arg_OBJECTS)
+            set(how OBJECTS ${arg_OBJECTS})
+        endif()
+        tw_add_test_program(${name} ${how} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
+    endif()
     if(arg_NO_RUN)
         return()
     endif()
-    set(serial)
+    set(how)
     if(arg_SERIAL)
-        set(serial SERIAL)
+        set(how SERIAL)
     endif()
     if(arg_APART)
-        list(APPEND serial APART)
+        list(APPEND how APART)
     endif()
-    tw_add_test_variant(${target} OF ${target} ${serial} FILTER ${arg_FILTER}
+    tw_add_test_variant(${name} OF ${name} ${how} FILTER ${arg_FILTER}
         TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
@@ -146,10 +217,11 @@ endfunction()
 # through another setting.
 function(tw_add_suite_variant name tier)
     cmake_parse_arguments(PARSE_ARGV 2 arg "SERIAL" "OF;FILTER;TIMEOUT" "KIND;ENVIRONMENT")
-    if(arg_UNPARSED_ARGUMENTS OR NOT TARGET "${arg_OF}" OR NOT arg_KIND)
-        message(FATAL_ERROR "tw_add_suite_variant(${name}): no program '${arg_OF}', no KIND, or "
-                            "unknown arguments '${arg_UNPARSED_ARGUMENTS}'")
+    if(arg_UNPARSED_ARGUMENTS OR NOT arg_KIND)
+        message(FATAL_ERROR "tw_add_suite_variant(${name}): no KIND, or unknown arguments "
+                            "'${arg_UNPARSED_ARGUMENTS}'")
     endif()
+    tw_resolve_cases("tw_add_suite_variant(${name})")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 240)
     endif()

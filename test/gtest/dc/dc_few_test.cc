@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kEndpoints = 20;
 constexpr std::uint64_t kEach = 50;
-constexpr int kStepsMax = 10'000'000;
+constexpr int kFewStepsMax = 10'000'000;
 
 class DcFew : public ::testing::TestWithParam<const char*> {};
 
@@ -26,7 +26,7 @@ TEST_P(DcFew, initiators_serve_everybody) {
         connections.push_back(connect(sender, receiver));
     std::vector<std::uint64_t> sent(kEndpoints, 0);
     const std::uint64_t all = kEach * kEndpoints;
-    for (int step = 0; step < kStepsMax && receiver.am_count < all; ++step) {
+    for (int step = 0; step < kFewStepsMax && receiver.am_count < all; ++step) {
         for (std::size_t i = 0; i < sent.size(); ++i) {
             if (sent[i] == kEach)
                 continue;

@@ -12,7 +12,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::uint64_t kRounds = 8;
+constexpr std::uint64_t kDcRounds = 8;
 
 struct Case {
     const char* policy;
@@ -23,7 +23,7 @@ void PrintTo(const Case& what, std::ostream* out) {
     *out << what.policy;
 }
 
-bool device_matches() {
+bool dc_device_matches() {
     const Entity probe(resource_of("dc"));
     return probe.attr().cap.tag.recv.min_recv > 0;
 }
@@ -50,17 +50,17 @@ class DcSim : public ::testing::TestWithParam<Case> {
     }
 
     void SetUp() override {
-        if (GetParam().has_device_tags && !device_matches())
+        if (GetParam().has_device_tags && !dc_device_matches())
             TW_SKIP("no target of the device has tag matching");
     }
 };
 
 TEST_P(DcSim, nothing_is_lost_and_nothing_twice) {
-    for_each_seed(kRounds, [](std::uint64_t seed) { run(seed, false); });
+    for_each_seed(kDcRounds, [](std::uint64_t seed) { run(seed, false); });
 }
 
 TEST_P(DcSim, whoever_goes_takes_nobody_along) {
-    for_each_seed(kRounds, [](std::uint64_t seed) { run(seed, true); });
+    for_each_seed(kDcRounds, [](std::uint64_t seed) { run(seed, true); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Dc, DcSim,

@@ -10,7 +10,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr int kStepsMax = 10'000'000;
+constexpr int kStreamStepsMax = 10'000'000;
 constexpr std::uint64_t kRing = 32;  // requests, of all streams
 
 class DcStreams : public ::testing::TestWithParam<const char*> {
@@ -52,7 +52,7 @@ TEST_P(DcStreams, who_waits_for_a_paused_target_is_not_overrun) {
     EXPECT_GE(kRing, sent) << "they went round the ring";
 
     const auto all_arrived = [&] { return peer.am_count == sent && paused.am_count == waiting; };
-    for (int i = 0; i < kStepsMax && !all_arrived(); ++i) {
+    for (int i = 0; i < kStreamStepsMax && !all_arrived(); ++i) {
         sender.progress();
         peer.progress();
         paused.progress();
@@ -61,7 +61,7 @@ TEST_P(DcStreams, who_waits_for_a_paused_target_is_not_overrun) {
     EXPECT_TRUE(sender.errors.empty());
     // Now all of the ring is there for one of them.
     sent += 1000;
-    for (int i = 0, left = 1000; i < kStepsMax && peer.am_count < sent; ++i) {
+    for (int i = 0, left = 1000; i < kStreamStepsMax && peer.am_count < sent; ++i) {
         if (left > 0 && uct_ep_am_short(to_peer[0].forward, Entity::kAmId, 0, nullptr, 0) == UCS_OK)
             --left;
         sender.progress();
@@ -83,7 +83,7 @@ TEST_P(DcStreams, places_that_others_keep_come_back_before_they_are_missed) {
     const auto send = [&](const Connection& over) {
         ASSERT_EQ(UCS_OK, uct_ep_am_short(over.forward, Entity::kAmId, 0, nullptr, 0)) << sent;
         ++sent;
-        for (int i = 0; i < kStepsMax && peer.am_count < sent; ++i) {
+        for (int i = 0; i < kStreamStepsMax && peer.am_count < sent; ++i) {
             sender.progress();
             peer.progress();
         }

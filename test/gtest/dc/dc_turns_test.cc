@@ -14,7 +14,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::uint64_t kStepsMax = 20'000'000;
+constexpr std::uint64_t kTurnStepsMax = 20'000'000;
 constexpr std::uint32_t kDispatchMax = 32;  // requests that wait, served in one call of progress
 
 struct Pool {
@@ -70,11 +70,11 @@ class Round {
         for (const auto& turn : turns_)
             ASSERT_EQ(UCS_OK, uct_ep_pending_add(turn->ep, turn.get(), 0));
         std::uint64_t steps = 0;
-        while (left_ > 0 && ++steps < kStepsMax)
+        while (left_ > 0 && ++steps < kTurnStepsMax)
             step();
         EXPECT_EQ(0U, left_);
         const std::uint64_t all = std::uint64_t{messages_} * pool_.endpoints;
-        while (arrived() < all && ++steps < kStepsMax)
+        while (arrived() < all && ++steps < kTurnStepsMax)
             step();
         EXPECT_EQ(all, arrived());
         for (const auto& turn : turns_)
@@ -165,7 +165,7 @@ TEST(DcPatience, nobody_fails_while_a_peer_does_not_progress) {
         }
     }
     EXPECT_GT(sent, 1000U);
-    for (std::uint64_t i = 0; i < kStepsMax && receiver.am_count < sent; ++i) {
+    for (std::uint64_t i = 0; i < kTurnStepsMax && receiver.am_count < sent; ++i) {
         receiver.progress();
         for (const auto& sender : senders)
             sender->progress();

@@ -19,7 +19,7 @@ namespace {
 constexpr long kWaysBackMax = 64;
 constexpr long kChannels = 8;
 
-EntityOptions options_of(const char* matching) {
+EntityOptions dc_options_of(const char* matching) {
     EntityOptions options;
     options.md_config = {{"IB_MTU", "1024"}};
     // As few receive buffers as there may be, so that a lost one is noticed.
@@ -34,7 +34,7 @@ EntityOptions options_of(const char* matching) {
 class DcWorld : public Siege {
   public:
     explicit DcWorld(const char* matching, std::uint64_t seed = 1)
-        : Siege("dc", options_of(matching), seed), stranger_(*md_) {
+        : Siege("dc", dc_options_of(matching), seed), stranger_(*md_) {
         stranger_.aim(victim);
     }
 

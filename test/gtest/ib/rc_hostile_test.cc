@@ -17,7 +17,7 @@
 namespace tagwire::test {
 namespace {
 
-EntityOptions options_of(const char* matching) {
+EntityOptions rc_options_of(const char* matching) {
     EntityOptions options;
     options.md_config = {{"IB_MTU", "1024"}};  // as the stranger's queue pairs have it
     // As few receive buffers as there may be, so that a lost one is noticed.
@@ -31,7 +31,7 @@ EntityOptions options_of(const char* matching) {
 class World : public Siege {
   public:
     explicit World(const char* matching, std::uint64_t seed = 1)
-        : Siege("rc", options_of(matching), seed) {
+        : Siege("rc", rc_options_of(matching), seed) {
         invite();
     }
     ~World() override { expel(); }

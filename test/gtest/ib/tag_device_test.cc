@@ -19,7 +19,7 @@ TEST(TagListPhase, a_receive_posted_past_a_message_on_its_way_takes_the_next_one
         for (unsigned i = 0; i != before; ++i)
             pair.sender.send_eager({.tag = 5}, i % 2 == 0 ? 8 : 3000, i);
         ASSERT_TRUE(pair.arrive());
-        Receive receive;
+        TagReceive receive;
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         ASSERT_TRUE(pair.until([&] { return pair.receiver.unexpected.size() == before; }));
         ASSERT_TRUE(pair.drain());
@@ -35,7 +35,7 @@ TEST(TagListPhase, a_receive_posted_past_a_message_on_its_way_takes_the_next_one
 // The acknowledgement that tells of being out of step comes before the messages that are missing.
 TEST(TagListPhase, a_message_of_many_packets_under_way_keeps_a_receive_waiting) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     int syncs = 0;
     pair.receiver.on_unexpected = [&](const Unexpected&) {
         if (syncs++ == 0) {
@@ -59,12 +59,12 @@ TEST(TagListPhase, receives_posted_past_messages_on_their_way_come_into_step) {
         SCOPED_TRACE(before);
         TagPair pair({.tags = 4, .ops = ib::TagList::ops_for(4)});
         for (unsigned i = 0; i != before; ++i) {
-            Receive receive;
+            TagReceive receive;
             ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
             pair.sender.send_eager({.tag = 5}, 8, i);
             ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
         }
-        Receive first, second;
+        TagReceive first, second;
         ASSERT_EQ(UCS_OK, pair.receiver.post(first, 7, 0));
         for (unsigned i = 0; i != 3; ++i)
             pair.sender.send_eager({.tag = 6}, 8, i);
@@ -81,7 +81,7 @@ TEST(TagListPhase, receives_posted_past_messages_on_their_way_come_into_step) {
 
 TEST(TagListPhase, no_sync_while_device_and_software_agree) {
     TagPair pair;
-    Receive never;
+    TagReceive never;
     ASSERT_EQ(UCS_OK, pair.receiver.post(never, 999, 0));
     for (unsigned i = 0; i != 200; ++i) {
         pair.sender.send_eager({.tag = 5}, 8, i);
@@ -106,7 +106,7 @@ TEST(TagListPhase, matching_goes_on_after_the_count_has_wrapped) {
         const std::uint64_t due = count / ib::TagList::kUnsyncedMax;
         EXPECT_GE(pair.receiver.list.totals().syncs + pair.receiver.list.totals().adds, due);
         EXPECT_LE(pair.receiver.list.totals().syncs, due + 1);
-        Receive receive;
+        TagReceive receive;
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         pair.sender.send_eager({.tag = 5}, 8, 1);
         ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
@@ -123,7 +123,7 @@ TEST(TagListPhase, a_sync_waits_for_an_operation_and_is_not_forgotten) {
             list.sync_if_needed();
         }
     };
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     ASSERT_EQ(1U, list.ops_left());
     count(ib::TagList::kUnsyncedMax / 2 - 1, 0);
@@ -147,7 +147,7 @@ TEST(TagListRendezvous, the_device_gets_the_data_and_tells_the_sender) {
     Memory source(*pair.md, 20000);
     source.fill(0, 20000, 3);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{16384}}) {
-        Receive receive;
+        TagReceive receive;
         const unsigned fins = pair.sender.fins();
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         pair.sender.send_rendezvous({.tag = 5, .app_ctx = 8}, source, bytes, source.rkey());
@@ -163,7 +163,7 @@ TEST(TagListRendezvous, the_device_gets_the_data_and_tells_the_sender) {
 TEST(TagListRendezvous, one_that_does_not_fit_is_left_to_software) {
     TagPair pair;
     Memory source(*pair.md, 2000);
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0, 1000));
     pair.receiver.on_event = [&](const ib::TagEvent& event) {
         ASSERT_EQ(Kind::kIncomplete, event.kind);
@@ -172,7 +172,7 @@ TEST(TagListRendezvous, one_that_does_not_fit_is_left_to_software) {
         EXPECT_EQ(1000U, event.entry->capacity);
         // Its user goes on with it, and it can be cancelled meanwhile.
         EXPECT_EQ(UCS_OK, pair.receiver.list.cancel(event.entry->ctx, false));
-        Receive other;
+        TagReceive other;
         EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, pair.receiver.post(other, 6, 0));
     };
     pair.sender.send_rendezvous({.tag = 5, .app_ctx = 6}, source, 2000, source.rkey());
@@ -194,7 +194,7 @@ TEST(TagListRendezvous, one_that_does_not_fit_is_left_to_software) {
 TEST(TagListRendezvous, one_left_to_software_may_be_cancelled_by_force) {
     TagPair pair;
     Memory source(*pair.md, 2000);
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0, 1000));
     pair.receiver.on_event = [&](const ib::TagEvent& event) {
         EXPECT_EQ(UCS_OK, pair.receiver.list.cancel(&receive, true));
@@ -210,7 +210,7 @@ TEST(TagListRendezvous, a_key_that_does_not_let_the_device_read_fails_the_receiv
     for (const bool forced : {false, true}) {
         TagPair pair;
         Memory source(*pair.md, 2000);
-        Receive receive, next;
+        TagReceive receive, next;
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         ASSERT_EQ(UCS_OK, pair.receiver.post(next, 6, 1));
         pair.sender.send_rendezvous({.tag = 5}, source, 2000, source.rkey() ^ 0x5500);
@@ -238,7 +238,7 @@ TEST(TagListRendezvous, a_key_that_does_not_let_the_device_read_fails_the_receiv
 
 /// `pair`'s receive is consumed, and its data never comes. False: the device was faster than the
 /// death of the sender, and has read it.
-bool consume(TagPair& pair, Memory& source, Receive& receive) {
+bool consume(TagPair& pair, Memory& source, TagReceive& receive) {
     constexpr int kStepsOfARead = 2000;
     EXPECT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.sender.send_rendezvous({.tag = 5}, source, 2000, source.rkey());
@@ -256,7 +256,7 @@ void with_dead_sender(const TagReceiverOptions& options, Test&& test) {
     for (int i = 0; i < kAttemptsMax; ++i) {
         TagPair pair(options);
         Memory source(*pair.md, 2000);
-        Receive receive;
+        TagReceive receive;
         if (consume(pair, source, receive))
             return test(pair, receive);
     }
@@ -265,8 +265,8 @@ void with_dead_sender(const TagReceiverOptions& options, Test&& test) {
 
 TEST(TagListRendezvous, a_sender_that_dies_fails_what_it_consumed) {
     for (const bool forced : {false, true}) {
-        with_dead_sender({}, [forced](TagPair& pair, Receive& receive) {
-            Receive next;
+        with_dead_sender({}, [forced](TagPair& pair, TagReceive& receive) {
+            TagReceive next;
             ASSERT_EQ(UCS_OK, pair.receiver.post(next, 6, 1));
             const std::uint32_t number = pair.sender.far_qp().qp_num;
             EXPECT_TRUE(pair.receiver.list.waits_for(number));
@@ -295,7 +295,7 @@ TEST(TagListRendezvous, a_sender_that_dies_fails_what_it_consumed) {
 
 // Without help: the device gives up after its retries.
 TEST(TagListRendezvous, the_device_gives_up_on_a_sender_that_is_gone) {
-    with_dead_sender({.timeout = 8}, [](TagPair& pair, Receive& receive) {
+    with_dead_sender({.timeout = 8}, [](TagPair& pair, TagReceive& receive) {
         ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
         EXPECT_EQ(Kind::kFailed, receive.kind);
         EXPECT_EQ(UCS_ERR_CONNECTION_RESET, receive.status);
@@ -308,7 +308,7 @@ TEST(TagListRendezvous, the_device_gives_up_on_a_sender_that_is_gone) {
 
 TEST(TagListForeign, messages_without_a_tag_pass_by_the_list) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 0, 0, 16384, 0));
     pair.sender.send_no_tag(8, 1);
     pair.sender.send_no_tag(3000, 2);
@@ -322,7 +322,7 @@ TEST(TagListForeign, messages_without_a_tag_pass_by_the_list) {
 
 TEST(TagListForeign, an_eager_message_longer_than_its_buffer_fails_the_receive) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0, 10));
     pair.sender.send_eager({.tag = 5}, 11, 1);
     ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
@@ -335,7 +335,7 @@ TEST(TagListForeign, completions_that_nobody_waits_for_are_counted_and_change_no
     TagPair pair;
     ib::TagList& list = pair.receiver.list;
     std::vector<ib::Completion> seen;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.sender.send_eager({.tag = 5}, 8, 1);
     ASSERT_TRUE(pair.arrive());
@@ -382,7 +382,7 @@ TEST(TagListForeign, completions_that_nobody_waits_for_are_counted_and_change_no
 TEST(TagListForeign, an_entry_is_free_only_when_its_late_acknowledgement_came) {
     TagPair pair({.tags = 1});
     ib::TagList& list = pair.receiver.list;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.sender.send_eager({.tag = 5}, 8, 1);
     ASSERT_TRUE(pair.arrive());
@@ -402,7 +402,7 @@ TEST(TagListForeign, an_entry_is_free_only_when_its_late_acknowledgement_came) {
 TEST(TagListForeign, a_rendezvous_that_does_not_fit_may_be_told_in_two_completions) {
     TagPair pair;
     ib::TagList& list = pair.receiver.list;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.receiver.progress();
     pair.sender.send_eager({.tag = 5}, 8, 1);
@@ -428,8 +428,8 @@ TEST(TagListForeign, a_rendezvous_that_does_not_fit_may_be_told_in_two_completio
 // ---- Tear-down
 
 TEST(TagListEnd, what_is_posted_or_consumed_is_taken_at_the_end) {
-    with_dead_sender({}, [](TagPair& pair, Receive& consumed) {
-        Receive posted, cancelled, silent;
+    with_dead_sender({}, [](TagPair& pair, TagReceive& consumed) {
+        TagReceive posted, cancelled, silent;
         ASSERT_EQ(UCS_OK, pair.receiver.post(posted, 6, 1));
         ASSERT_EQ(UCS_OK, pair.receiver.post(cancelled, 7, 2));
         ASSERT_EQ(UCS_OK, pair.receiver.list.cancel(&cancelled, false));
@@ -438,7 +438,7 @@ TEST(TagListEnd, what_is_posted_or_consumed_is_taken_at_the_end) {
         pair.sender.destroy_far_qp();
         pair.receiver.queue.close();
         pair.receiver.list.take_all([&](ib::TagEntry& entry) {
-            ++static_cast<Receive*>(entry.ctx)->ended;
+            ++static_cast<TagReceive*>(entry.ctx)->ended;
             pair.receiver.list.finish(entry);
         });
         EXPECT_EQ(1, consumed.ended);

@@ -20,7 +20,7 @@ constexpr std::size_t kSmall = 64, kMiddle = 3000, kLong = 12000;
 constexpr std::uint64_t kWild = 0xf0;  // a mask
 constexpr unsigned kSourceSeed = 5;
 
-struct ModelReceive : Receive {
+struct ModelReceive : TagReceive {
     std::size_t place = 0;
     std::uint64_t wanted = 0, mask = 0;
     std::size_t bytes = 0;
@@ -31,7 +31,7 @@ struct ModelReceive : Receive {
     [[nodiscard]] bool matches(std::uint64_t tag) const { return (tag & mask) == (wanted & mask); }
 };
 
-struct Message {
+struct ModelMessage {
     unsigned sender = 0;
     std::uint64_t tag = 0;
     std::size_t bytes = 0;
@@ -187,7 +187,7 @@ class Model {
     /// The first news of a message.
     void see(std::uint32_t number) {
         ASSERT_LT(number, messages_.size());
-        Message& message = messages_[number];
+        ModelMessage& message = messages_[number];
         ASSERT_FALSE(message.is_seen) << "message " << number << " came twice";
         message.is_seen = true;
         for (std::uint32_t i = 0; i != number; ++i) {
@@ -205,7 +205,7 @@ class Model {
             ASSERT_EQ(0, receive.consumed);
             return;
         }
-        const Message& message = messages_[event.entry->app_ctx];
+        const ModelMessage& message = messages_[event.entry->app_ctx];
         if (event.was_consumed_now)
             check_match(receive, message);
         if (event.kind == Kind::kIncomplete) {
@@ -219,7 +219,7 @@ class Model {
         }
     }
 
-    void check_match(const ModelReceive& receive, const Message& message) {
+    void check_match(const ModelReceive& receive, const ModelMessage& message) {
         ASSERT_TRUE(receive.matches(message.tag));
         ASSERT_EQ(0, receive.consumed);
         for (const ModelReceive* other : live_) {
@@ -276,7 +276,7 @@ class Model {
     TagPair pair_;
     Sender second_;
     Memory source_;
-    std::deque<Message> messages_;
+    std::deque<ModelMessage> messages_;
     std::deque<ModelReceive> receives_;  // all of them, where they are
     std::vector<ModelReceive*> live_;    // in the list, in order
 };

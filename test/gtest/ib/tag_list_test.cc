@@ -11,7 +11,7 @@ using Kind = ib::TagEvent::Kind;
 
 TEST(TagList, a_message_goes_to_its_receive_with_all_that_its_header_says) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.sender.send_eager({.tag = 5, .app_ctx = 7, .imm = 9}, 100, 1);
     ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
@@ -29,7 +29,7 @@ TEST(TagList, a_message_goes_to_its_receive_with_all_that_its_header_says) {
 
 TEST(TagList, a_zero_immediate_is_told_from_none) {
     TagPair pair;
-    Receive with, without;
+    TagReceive with, without;
     ASSERT_EQ(UCS_OK, pair.receiver.post(with, 1, 0));
     ASSERT_EQ(UCS_OK, pair.receiver.post(without, 2, 1));
     pair.sender.send_eager({.tag = 1, .imm = 0}, 8, 1);
@@ -42,7 +42,7 @@ TEST(TagList, a_zero_immediate_is_told_from_none) {
 
 TEST(TagList, an_eager_message_of_many_packets_is_consumed_first) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     int events = 0;
     pair.receiver.on_event = [&](const ib::TagEvent& event) {
@@ -61,7 +61,7 @@ TEST(TagList, an_eager_message_of_many_packets_is_consumed_first) {
 
 TEST(TagList, the_mask_hides_bits_of_the_receive_too) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 0xff05, 0, 64, 0xff));
     pair.sender.send_eager({.tag = 0x1205}, 8, 1);
     ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
@@ -73,7 +73,7 @@ TEST(TagList, every_receive_of_many_is_called_back_exactly_once) {
     for (const unsigned count : {1U, 2U, 63U, 64U, 127U, 128U, 1000U}) {
         SCOPED_TRACE(count);
         TagPair pair({.tags = count});
-        std::vector<Receive> receives(count);
+        std::vector<TagReceive> receives(count);
         for (int round = 0; round != 2; ++round) {
             for (unsigned i = 0; i != count; ++i) {
                 receives[i] = {};
@@ -101,7 +101,7 @@ TEST(TagList, every_receive_of_many_is_called_back_exactly_once) {
 TEST(TagList, a_full_list_exceeds_the_limit_until_an_entry_ends) {
     TagPair pair({.tags = 4});
     for (int round = 0; round != 10; ++round) {
-        std::vector<Receive> receives(5);
+        std::vector<TagReceive> receives(5);
         for (unsigned i = 0; i != 4; ++i)
             ASSERT_EQ(UCS_OK, pair.receiver.post(receives[i], i, i, 64));
         EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, pair.receiver.post(receives[4], 4, 4, 64));
@@ -114,8 +114,8 @@ TEST(TagList, a_full_list_exceeds_the_limit_until_an_entry_ends) {
 
 TEST(TagList, a_callback_may_post_again_on_a_list_of_one) {
     TagPair pair({.tags = 1});
-    Receive receive;
-    receive.on_end = [&](Receive& self) {
+    TagReceive receive;
+    receive.on_end = [&](TagReceive& self) {
         if (self.ended < 100) {
             ASSERT_EQ(UCS_OK, pair.receiver.post(self, 5, 0));
         }
@@ -130,7 +130,7 @@ TEST(TagList, a_callback_may_post_again_on_a_list_of_one) {
 
 TEST(TagList, a_buffer_is_in_the_list_once) {
     TagPair pair;
-    Receive first, again, empty, empty_too;
+    TagReceive first, again, empty, empty_too;
     ASSERT_EQ(UCS_OK, pair.receiver.post(first, 1, 0));
     EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, pair.receiver.post(again, 2, 0, 1));
     EXPECT_EQ(UCS_OK, pair.receiver.post(empty, 3, 0, 0));
@@ -149,9 +149,9 @@ TEST(TagList, buffers_are_found_whatever_their_addresses) {
     for (const std::size_t stride : {1U, 64U, 4096U, 8192U}) {
         SCOPED_TRACE(stride);
         TagPair pair({.tags = kCount + 1});
-        std::vector<Receive> receives(kCount);
-        Receive again;
-        const auto post = [&](Receive& receive, std::size_t n) {
+        std::vector<TagReceive> receives(kCount);
+        TagReceive again;
+        const auto post = [&](TagReceive& receive, std::size_t n) {
             return pair.receiver.list.add(n, ~std::uint64_t{0},
                                           pair.receiver.buffer(0) + n * stride, 1,
                                           pair.receiver.memory.lkey(), &receive);
@@ -174,7 +174,7 @@ TEST(TagList, buffers_are_found_whatever_their_addresses) {
 
 TEST(TagList, operations_are_never_more_than_the_device_takes) {
     TagPair pair({.tags = 8, .ops = 3});
-    std::vector<Receive> receives(3);
+    std::vector<TagReceive> receives(3);
     ASSERT_EQ(UCS_OK, pair.receiver.post(receives[0], 0, 0));
     ASSERT_EQ(UCS_OK, pair.receiver.post(receives[1], 1, 1));
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, pair.receiver.post(receives[2], 2, 2)) << "one is for SYNC";
@@ -193,7 +193,7 @@ TEST(TagList, operations_are_never_more_than_the_device_takes) {
 /// `count` messages, one after the other, that are expected.
 void pass(TagPair& pair, unsigned count) {
     for (unsigned i = 0; i != count; ++i) {
-        Receive receive;
+        TagReceive receive;
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         pair.sender.send_eager({.tag = 5}, 8, i);
         ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
@@ -218,7 +218,7 @@ TEST(TagList, operations_do_not_run_out_where_there_are_enough) {
     for (const unsigned depth : {1U, 3U, 64U}) {
         SCOPED_TRACE(depth);
         TagPair pair({.tags = depth, .ops = ib::TagList::ops_for(depth)});
-        std::vector<Receive> receives(depth);
+        std::vector<TagReceive> receives(depth);
         for (unsigned before = 0; before != 70; ++before) {
             pass(pair, before);
             for (unsigned i = 0; i != depth; ++i)
@@ -241,7 +241,7 @@ TEST(TagList, limits_that_cannot_work_are_refused) {
 
 TEST(TagList, what_is_not_in_the_list_cannot_be_cancelled) {
     TagPair pair;
-    Receive never{}, done;
+    TagReceive never{}, done;
     std::memset(never.priv, 0xff, sizeof never.priv);
     EXPECT_EQ(UCS_ERR_NO_ELEM, pair.receiver.list.cancel(&never, false));
     std::memset(never.priv, 0, sizeof never.priv);
@@ -250,14 +250,14 @@ TEST(TagList, what_is_not_in_the_list_cannot_be_cancelled) {
     pair.sender.send_eager({.tag = 5}, 8, 1);
     ASSERT_TRUE(pair.until([&] { return done.ended == 1; }));
     EXPECT_EQ(UCS_ERR_NO_ELEM, pair.receiver.list.cancel(&done, false));
-    Receive next;
+    TagReceive next;
     ASSERT_EQ(UCS_OK, pair.receiver.post(next, 5, 0));
     EXPECT_EQ(UCS_ERR_NO_ELEM, pair.receiver.list.cancel(&done, true)) << "the place of another";
 }
 
 TEST(TagList, one_cancelled_twice_is_told_once) {
     TagPair pair;
-    Receive receive, silent;
+    TagReceive receive, silent;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     ASSERT_EQ(UCS_OK, pair.receiver.post(silent, 6, 1));
     for (int i = 0; i != 3; ++i)
@@ -274,7 +274,7 @@ TEST(TagList, one_cancelled_twice_is_told_once) {
 
 TEST(TagList, one_cancelled_by_force_may_be_posted_again_at_once) {
     TagPair pair;
-    Receive receive;
+    TagReceive receive;
     for (int i = 0; i != 10; ++i) {
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         ASSERT_EQ(UCS_OK, pair.receiver.list.cancel(&receive, true));
@@ -288,7 +288,7 @@ TEST(TagList, one_cancelled_by_force_may_be_posted_again_at_once) {
 
 TEST(TagList, one_whose_buffer_is_being_written_is_busy_when_cancelled_by_force) {
     TagPair pair;
-    Receive receive, next;
+    TagReceive receive, next;
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     pair.sender.send_eager({.tag = 5}, 9000, 1);
     ASSERT_TRUE(pair.until([&] { return receive.consumed == 1; }));
@@ -315,7 +315,7 @@ bool race(const Race& race, bool forced, int steps) {
     TagPair pair;
     Memory source(*pair.md, race.bytes);
     source.fill(0, race.bytes, 7);
-    Receive receive;
+    TagReceive receive;
     EXPECT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     if (race.is_rendezvous)
         pair.sender.send_rendezvous({.tag = 5}, source, race.bytes, source.rkey());
@@ -341,7 +341,7 @@ bool race(const Race& race, bool forced, int steps) {
     }
     EXPECT_LE(pair.receiver.unexpected.size(), arrived ? 0U : 1U);
     // The list works on.
-    Receive next;
+    TagReceive next;
     EXPECT_EQ(UCS_OK, pair.receiver.post(next, 6, 1));
     pair.sender.send_eager({.tag = 6}, 10, 3);
     EXPECT_TRUE(pair.until([&] { return next.ended == 1; }));
@@ -368,10 +368,10 @@ TEST(TagList, cancel_against_arrival_at_every_completion) {
 TEST(TagList, a_cancel_of_what_has_come_spares_what_was_posted_since) {
     for (const bool forced : {false, true}) {
         TagPair pair({.tags = 4});
-        Receive first, second, third, fourth;
+        TagReceive first, second, third, fourth;
         ASSERT_EQ(UCS_OK, pair.receiver.post(first, 1, 0));
         ASSERT_EQ(UCS_OK, pair.receiver.post(second, 2, 1));
-        first.on_end = [&](Receive&) {
+        first.on_end = [&](TagReceive&) {
             EXPECT_EQ(UCS_OK, pair.receiver.post(third, 3, 2));
             EXPECT_EQ(UCS_OK, pair.receiver.post(fourth, 4, 3));
             EXPECT_EQ(UCS_OK, pair.receiver.list.cancel(&second, forced));
@@ -395,7 +395,7 @@ TEST(TagList, a_cancel_of_what_has_come_spares_what_was_posted_since) {
 TEST(TagList, a_cancel_after_the_match_loses) {
     for (const bool forced : {false, true}) {
         TagPair pair;
-        Receive receive;
+        TagReceive receive;
         ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
         pair.sender.send_eager({.tag = 5}, 100, 1);
         ASSERT_TRUE(pair.arrive());

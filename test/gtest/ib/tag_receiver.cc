@@ -55,7 +55,7 @@ void TagReceiver::handle_own(const ib::Completion& completion) {
     }
     if (on_event)
         on_event(event);
-    Receive& receive = static_cast<Receive&>(*event.entry->ctx);
+    TagReceive& receive = static_cast<TagReceive&>(*event.entry->ctx);
     receive.consumed += event.was_consumed_now ? 1 : 0;
     if (event.kind == Kind::kConsumed)
         return;

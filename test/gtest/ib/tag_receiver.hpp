@@ -15,13 +15,13 @@
 namespace tagwire::test {
 
 /// A posted receive and what became of it.
-struct Receive : uct_tag_context_t {
+struct TagReceive : uct_tag_context_t {
     int consumed = 0;
     int ended = 0;
     ib::TagEvent::Kind kind = ib::TagEvent::Kind::kNone;
     ucs_status_t status = UCS_OK;
     ib::TagEntry result{};  // as it was at the end
-    std::function<void(Receive&)> on_end;
+    std::function<void(TagReceive&)> on_end;
 };
 
 struct Unexpected {
@@ -47,7 +47,7 @@ class TagReceiver {
 
     /// The n-th buffer.
     [[nodiscard]] std::byte* buffer(std::size_t n) { return memory.at(n * kBufferBytes); }
-    ucs_status_t post(Receive& receive, std::uint64_t tag, std::size_t n,
+    ucs_status_t post(TagReceive& receive, std::uint64_t tag, std::size_t n,
                       std::size_t bytes = kBufferBytes, std::uint64_t mask = ~std::uint64_t{0}) {
         return list.add(tag, mask, buffer(n), bytes, memory.lkey(), &receive);
     }
@@ -58,7 +58,7 @@ class TagReceiver {
         while (step()) {
         }
     }
-    [[nodiscard]] bool has_data(const Receive& receive, std::size_t n, std::size_t bytes,
+    [[nodiscard]] bool has_data(const TagReceive& receive, std::size_t n, std::size_t bytes,
                                 unsigned seed) const {
         return receive.result.byte_len == bytes && memory.has(n * kBufferBytes, bytes, seed);
     }

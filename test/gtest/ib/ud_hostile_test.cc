@@ -11,12 +11,12 @@
 namespace tagwire::test {
 namespace {
 
-constexpr int kStepsMax = 2'000'000;
+constexpr int kHostileStepsMax = 2'000'000;
 
 template <class Done>
 bool steps_until(std::initializer_list<Entity*> all, Done&& done) {
     bool is_done = done();
-    for (int i = 0; i < kStepsMax && !is_done; ++i, is_done = done())
+    for (int i = 0; i < kHostileStepsMax && !is_done; ++i, is_done = done())
         for (Entity* each : all)
             each->progress();
     return is_done;

@@ -15,7 +15,7 @@
 #include "match/matcher_scenarios.hpp"
 #include "protocols/index/source_matcher.hpp"
 
-namespace tagwire::test {
+namespace tagwire::test::source {
 namespace {
 
 using Kind = MatcherStep::Kind;
@@ -187,4 +187,4 @@ RC_GTEST_PROP(SourceMatcherProperty, unexpected_messages_agree_while_tables_grow
 }
 
 }  // namespace
-}  // namespace tagwire::test
+}  // namespace tagwire::test::source

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tagwire::test {
+namespace tagwire::test::source {
 namespace {
 
 using proto::kAnySource;
@@ -357,4 +357,4 @@ TEST(SourceUnexpectedMessages, no_look_up_walks_what_its_receive_does_not_match)
 }
 
 }  // namespace
-}  // namespace tagwire::test
+}  // namespace tagwire::test::source

@@ -21,10 +21,10 @@ namespace {
 
 constexpr unsigned kTargets = 5;
 constexpr unsigned kEndpoints = 50;
-constexpr std::uint32_t kMessages = 200;  // of each endpoint, at least
-constexpr std::uint32_t kWarm = 3;        // of each endpoint before the death
-constexpr std::size_t kBytes = 5000;
-constexpr int kLongMs = 120'000;
+constexpr std::uint32_t kKillMessages = 200;  // of each endpoint, at least
+constexpr std::uint32_t kWarm = 3;            // of each endpoint before the death
+constexpr std::size_t kKillBytes = 5000;
+constexpr int kKillLongMs = 120'000;
 
 struct Pool {
     const char* policy;
@@ -79,7 +79,7 @@ class Sender {
   public:
     Sender(const Pool& pool, const std::vector<Bytes>& targets)
         : self_(resource_of("dc"), options_of(pool)),
-          payload_(make_payload(self_, kBytes, 1)),
+          payload_(make_payload(self_, kKillBytes, 1)),
           doomed_(pool.channels()),
           is_shared_(pool.is_shared()) {
         self_.on_error = [this](const PeerError& error) { take_error(error); };
@@ -124,26 +124,26 @@ class Sender {
         for (unsigned i = 0; i < kEndpoints; ++i) {
             const ucs_status_t status = streams_[doomed_ + i]->send();
             EXPECT_TRUE(status == UCS_ERR_NO_RESOURCE || (is_shared_ && status == UCS_OK));
-            wait(*streams_[doomed_ + i], kMessages);
+            wait(*streams_[doomed_ + i], kKillMessages);
         }
     }
 
     /// All endpoints have something to send, those to the victim for ever.
     void begin_traffic() {
         for (const auto& stream : streams_)
-            wait(*stream, stream->is_doomed ? UINT32_MAX : 2 * kMessages);
+            wait(*stream, stream->is_doomed ? UINT32_MAX : 2 * kKillMessages);
         EXPECT_TRUE(until([&] {
             std::uint64_t sent = 0;
             for (const auto& stream : streams_)
                 sent += stream->sent;
-            return sent >= 2 * kMessages;
+            return sent >= 2 * kKillMessages;
         }));
     }
 
     void live_on() {
         EXPECT_TRUE(until([&] { return errors() == doomed_; }));
         for (const auto& stream : streams_)
-            stream->limit = std::max(kMessages, stream->sent + 20);
+            stream->limit = std::max(kKillMessages, stream->sent + 20);
         EXPECT_TRUE(until([&] { return !is_any_waiting(); }));
         EXPECT_TRUE(until([&] { return uct_iface_flush(self_.iface(), 0, nullptr) == UCS_OK; }));
         for (const auto& stream : streams_) {
@@ -221,7 +221,9 @@ class Sender {
     [[nodiscard]] bool is_any_waiting() const {
         return std::ranges::any_of(streams_, [](const auto& stream) { return stream->is_waiting; });
     }
-    bool until(const std::function<bool()>& done) { return progress_until(self_, done, kLongMs); }
+    bool until(const std::function<bool()>& done) {
+        return progress_until(self_, done, kKillLongMs);
+    }
 
     Entity self_;
     Buffer payload_;
@@ -259,7 +261,7 @@ void be_target(Channel& control, const Pool& pool) {
     };
     control.send(address_of(self));
     EXPECT_TRUE(progress_until(
-        self, [&] { return control.has_message(); }, kLongMs));
+        self, [&] { return control.has_message(); }, kKillLongMs));
     const auto sent = control.receive_value<std::uint64_t>();
     ASSERT_TRUE(sent.has_value());
     EXPECT_TRUE(progress_until(self, [&] { return ledger.total() >= *sent; }));
@@ -285,19 +287,19 @@ class DcKill : public ProcessTest, public ::testing::WithParamInterface<Pool> {
             addresses.push_back(*address);
         }
         sender.channel().send(pack(addresses));
-        ASSERT_TRUE(sender.channel().receive(kLongMs).has_value()) << sender.join();
+        ASSERT_TRUE(sender.channel().receive(kKillLongMs).has_value()) << sender.join();
         targets[0]->kill_now();
         sender.channel().signal();
-        const auto sent = sender.channel().receive(kLongMs);
+        const auto sent = sender.channel().receive(kKillLongMs);
         ASSERT_TRUE(sent.has_value()) << "the sender ended with " << sender.join();
         for (unsigned i = 0; i < kTargets; ++i) {
             constexpr std::size_t kEach = sizeof(std::uint64_t);
             targets[1 + i]->channel().send(
                 {sent->data() + i * kEach, sent->data() + (i + 1) * kEach});
-            EXPECT_EQ(0, targets[1 + i]->join(kLongMs));
+            EXPECT_EQ(0, targets[1 + i]->join(kKillLongMs));
         }
         sender.channel().signal();
-        EXPECT_EQ(0, sender.join(kLongMs));
+        EXPECT_EQ(0, sender.join(kKillLongMs));
     }
 };
 

@@ -15,7 +15,7 @@ namespace tagwire::test {
 namespace {
 
 constexpr int kPlayPatienceMs = 300'000;  // a loaded machine takes its time, a hang takes for ever
-constexpr std::uint8_t kPing = 0;
+constexpr std::uint8_t kStarPing = 0;
 constexpr uct_tag_t kPingTag = 7;
 constexpr std::size_t kPingBytes = 50'000;
 
@@ -106,7 +106,7 @@ void be_victim(Channel& control, const Setting& setting, const ScenePlan& plan, 
 
 void be_bystander(Channel& control, const Setting& setting) {
     Entity self(resource_of(setting.transport), setting.options);
-    self.record_am(kPing);
+    self.record_am(kStarPing);
     Line line(self);
     control.send(pack({line.address(), {}}));
     line.connect(control.receive(kPlayPatienceMs).value());
@@ -133,7 +133,7 @@ void be_bystander(Channel& control, const Setting& setting) {
                 << facts_of(self, line.ep());
         }
         EXPECT_EQ(UCS_OK, retry(self, [&] {
-                      return send_am_bytes(line.ep(), kPing, self.am.at(answered).bytes);
+                      return send_am_bytes(line.ep(), kStarPing, self.am.at(answered).bytes);
                   }));
         ++answered;
     }
@@ -143,11 +143,11 @@ void be_bystander(Channel& control, const Setting& setting) {
 
 // ---- The survivor
 
-class Survivor {
+class StarSurvivor {
   public:
-    Survivor(const Setting& setting, const std::vector<ScenePlan>& plans)
+    StarSurvivor(const Setting& setting, const std::vector<ScenePlan>& plans)
         : self_(resource_of(setting.transport), setting.options), plans_(plans) {
-        self_.record_am(kPing);
+        self_.record_am(kStarPing);
         lines_.emplace_back(self_);
         for (unsigned i = 1; i <= plans.size(); ++i) {
             self_.record_am(static_cast<std::uint8_t>(i));
@@ -256,8 +256,9 @@ class Survivor {
                 ++errors_[stage.number - 1];
                 EXPECT_TRUE(scenes_[stage.number - 1]->is_over(stage))
                     << "the error is told before all operations ended";
-                EXPECT_LT(uct_ep_am_short(stage.peer, kPing, 0, nullptr, 0), UCS_OK);
-                EXPECT_NE(UCS_ERR_NO_RESOURCE, uct_ep_am_short(stage.peer, kPing, 0, nullptr, 0));
+                EXPECT_LT(uct_ep_am_short(stage.peer, kStarPing, 0, nullptr, 0), UCS_OK);
+                EXPECT_NE(UCS_ERR_NO_RESOURCE,
+                          uct_ep_am_short(stage.peer, kStarPing, 0, nullptr, 0));
             }
         }
     }
@@ -277,12 +278,12 @@ class Survivor {
         const bool has_tags = self_.offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
         const auto pongs = [&] {
             return std::count_if(self_.am.begin(), self_.am.end(),
-                                 [](const AmMessage& message) { return message.id == kPing; });
+                                 [](const AmMessage& message) { return message.id == kStarPing; });
         };
         const auto before = pongs();
         const Bytes message = pattern(100, ++pings_);
         EXPECT_EQ(UCS_OK,
-                  retry(self_, [&] { return send_am_bytes(lines_[0].ep(), kPing, message); }));
+                  retry(self_, [&] { return send_am_bytes(lines_[0].ep(), kStarPing, message); }));
         EXPECT_TRUE(patiently(
             self_, [&] { return pongs() == before + 1 && (!has_tags || receive.completed == 1); }))
             << "the bystander does not answer: " << facts_of(self_, lines_[0].ep());
@@ -304,7 +305,7 @@ class Survivor {
 };
 
 void be_survivor(Channel& control, const Setting& setting, const std::vector<ScenePlan>& plans) {
-    Survivor survivor(setting, plans);
+    StarSurvivor survivor(setting, plans);
     control.send(survivor.addresses());
     survivor.connect(unpack(control.receive(kPlayPatienceMs).value()));
     meet(control);

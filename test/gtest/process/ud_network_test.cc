@@ -26,7 +26,7 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-constexpr const char* kAddresses[] = {"10.93.8.1", "10.93.8.2"};
+constexpr const char* kHostAddresses[] = {"10.93.8.1", "10.93.8.2"};
 // The peer's settings. The sender's other timeouts are short, so that a case waits for the bound.
 const Settings kPatient = {{"UD_PEER_TIMEOUT", "20ms"}, {"UD_REMOTE_TIMEOUT", "inf"}};
 
@@ -45,7 +45,7 @@ Entity open_in_namespace(const Channel& control, unsigned number, const Settings
     if (!control.await_signal())
         throw std::runtime_error("the test went away");
     setenv("TAGWIRE_VHCA_FABRIC", "udp", 1);
-    setenv("TAGWIRE_VHCA_ADDRESS", kAddresses[number], 1);
+    setenv("TAGWIRE_VHCA_ADDRESS", kHostAddresses[number], 1);
     return Entity(resource_of("ud"), {.iface_config = settings});
 }
 
@@ -139,7 +139,7 @@ class UdNetwork : public ProcessTest {
                                            std::to_string(pids[1]));
         for (unsigned i = 0; is_done && i < 2; ++i) {
             const std::string wire = "wire" + std::to_string(i);
-            const std::string address = std::string(kAddresses[i]) + "/24 dev " + wire;
+            const std::string address = std::string(kHostAddresses[i]) + "/24 dev " + wire;
             is_done = run_in_network_of(pids[i], "ip address add " + address) &&
                       run_in_network_of(pids[i], "ip link set lo up; ip link set up " + wire);
         }

@@ -11,10 +11,10 @@
 namespace tagwire::test {
 namespace {
 
-constexpr unsigned kThreads = 3;
+constexpr unsigned kAmThreads = 3;
 constexpr unsigned kMessages = 150;  // of each
 constexpr unsigned kRequest = 1, kReply = 2;
-constexpr std::size_t kThreadLengths[] = {8, 200, 9000, 60000};
+constexpr std::size_t kAmLengths[] = {8, 200, 9000, 60000};
 
 struct Label {
     unsigned thread;
@@ -56,7 +56,7 @@ class MsgAmThreads : public ::testing::Test {
     }
     void send_requests(unsigned thread) {
         std::vector<Bytes> data;
-        for (const std::size_t length : kThreadLengths)
+        for (const std::size_t length : kAmLengths)
             data.push_back(pattern(length, length));
         for (unsigned i = 0; i < kMessages; ++i) {
             const Label label{thread, i};
@@ -72,11 +72,11 @@ class MsgAmThreads : public ::testing::Test {
                 step(clients_->worker());
             tw_request_free(request);
         }
-        while (replies_ < kThreads * kMessages)
+        while (replies_ < kAmThreads * kMessages)
             step(clients_->worker());
     }
     void run_server() {
-        while (replies_ < kThreads * kMessages) {
+        while (replies_ < kAmThreads * kMessages) {
             step(server_->worker());
             std::vector<tw_message_h> kept;
             {
@@ -90,20 +90,20 @@ class MsgAmThreads : public ::testing::Test {
 
     void run() {
         std::vector<std::thread> threads;
-        for (unsigned i = 0; i < kThreads; ++i)
+        for (unsigned i = 0; i < kAmThreads; ++i)
             threads.emplace_back([this, i] { send_requests(i); });
         for (int i = 0; i < 2; ++i)
             threads.emplace_back([this] { run_server(); });
         for (std::thread& thread : threads)
             thread.join();
-        EXPECT_EQ(replies_, kThreads * kMessages);
+        EXPECT_EQ(replies_, kAmThreads * kMessages);
         for (const unsigned next : next_)
             EXPECT_EQ(next, kMessages);
     }
 
     std::atomic<unsigned> replies_{0};
     std::atomic<int> inside_{0};  // handlers of the server
-    unsigned next_[kThreads] = {};
+    unsigned next_[kAmThreads] = {};
 
   private:
     static void serve(void* arg, tw_am_t* am) { static_cast<MsgAmThreads*>(arg)->serve(*am); }
@@ -111,9 +111,9 @@ class MsgAmThreads : public ::testing::Test {
         EXPECT_EQ(inside_++, 0) << "one at a time";
         Label label{};
         std::memcpy(&label, am.header, sizeof label);
-        ASSERT_LT(label.thread, kThreads);
+        ASSERT_LT(label.thread, kAmThreads);
         EXPECT_EQ(label.number, next_[label.thread]++);
-        EXPECT_EQ(am.length, kThreadLengths[label.number % std::size(kThreadLengths)]);
+        EXPECT_EQ(am.length, kAmLengths[label.number % std::size(kAmLengths)]);
         tw_ep_h ep = am.ep;
         if (ep == nullptr && tw_ep_create_to(am.worker, am.source, nullptr, &ep) != TW_OK)
             ep = tw_ep_find(am.worker, am.source);

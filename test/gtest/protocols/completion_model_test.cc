@@ -23,11 +23,11 @@ constexpr unsigned kRequests = 2;
 
 /// A queue, and the workers that fill it, each with few requests.
 template <class Env>
-class Model {
+class QueueModel {
   public:
     using Kept = typename Env::Kept;
 
-    explicit Model(DetRun& run) : run_(run) {}
+    explicit QueueModel(DetRun& run) : run_(run) {}
 
     /// The worker's operation number `number` ends. It needs a request; returns false if all are
     /// in the queue.
@@ -124,7 +124,7 @@ class Model {
 
 template <class Env>
 void producers_and_pollers(DetRun& run) {
-    Model<Env> model(run);
+    QueueModel<Env> model(run);
     const unsigned max = 1 + static_cast<unsigned>(run.random(3));
     run.spawn([&] { model.push_all(0, 4); });
     run.spawn([&] { model.push_all(1, 3); });
@@ -136,7 +136,7 @@ void producers_and_pollers(DetRun& run) {
 
 template <class Env>
 void producers_and_sleepers(DetRun& run) {
-    Model<Env> model(run);
+    QueueModel<Env> model(run);
     run.spawn([&] {
         model.wait(1);
         model.wait(1);
@@ -171,7 +171,7 @@ TEST(CqModel, a_thread_that_does_not_pass_on_would_leave_others_asleep) {
 
 TEST(CqModel, one_completion_wakes_no_more_than_one) {
     EXPECT_TRUE(always_passes({.schedules = schedules(10'000)}, [](DetRun& run) {
-        Model<Right> model(run);
+        QueueModel<Right> model(run);
         unsigned with_one = 0;
         for (int i = 0; i < 3; ++i)
             run.spawn([&] { with_one += model.wait(1) == proto::CqWait::kSome; });
@@ -188,7 +188,7 @@ TEST(CqModel, one_completion_wakes_no_more_than_one) {
 
 TEST(CqModel, a_thread_whose_time_is_over_takes_nobodys_wake_up) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, [](DetRun& run) {
-        Model<Right> model(run);
+        QueueModel<Right> model(run);
         const auto close_after_the_last = [&] {
             if (model.taken == 3)
                 model.queue.close();
@@ -210,7 +210,7 @@ TEST(CqModel, a_thread_whose_time_is_over_takes_nobodys_wake_up) {
 
 TEST(CqModel, a_signal_ends_every_wait) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, [](DetRun& run) {
-        Model<Right> model(run);
+        QueueModel<Right> model(run);
         for (int i = 0; i < 3; ++i)
             run.spawn([&] {
                 while (model.wait(1) != proto::CqWait::kClosed) {

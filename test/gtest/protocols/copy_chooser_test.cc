@@ -17,8 +17,8 @@ struct Distance {
     double libc[3];
     double nontemporal[3];
 };
-constexpr Distance kNear{{310, 720, 1250}, {290, 480, 850}};
-constexpr Distance kFar{{1140, 2800, 5800}, {600, 800, 1500}};
+constexpr Distance kNearNs{{310, 720, 1250}, {290, 480, 850}};
+constexpr Distance kFarNs{{1140, 2800, 5800}, {600, 800, 1500}};
 
 class Copies : public ::testing::Test {
   protected:
@@ -56,41 +56,41 @@ class Copies : public ::testing::Test {
 
 TEST_F(Copies, between_near_processors_memcpy_copies) {
     for (unsigned size = 0; size < 3; ++size) {
-        EXPECT_LE(send(10'000, size, kNear), 10'000U / 100) << size;
+        EXPECT_LE(send(10'000, size, kNearNs), 10'000U / 100) << size;
         EXPECT_FALSE(is_far());
     }
 }
 
 TEST_F(Copies, between_far_ones_nearly_all_go_past_the_caches) {
     for (const unsigned size : {1U, 2U}) {
-        send(100, size, kFar);
+        send(100, size, kFarNs);
         EXPECT_TRUE(is_far()) << size;
-        EXPECT_GE(send(10'000, size, kFar), 9'500U) << size;
+        EXPECT_GE(send(10'000, size, kFarNs), 9'500U) << size;
     }
 }
 
 TEST_F(Copies, follow_the_machine_within_100_messages) {
-    send(1000, 1, kNear);
+    send(1000, 1, kNearNs);
     unsigned late = 0;
     for (int change = 0; change < 200; ++change) {
-        send(100, 1, kFar);
+        send(100, 1, kFarNs);
         late += is_far() ? 0 : 1;
-        send(1000 + static_cast<unsigned>(random_() % 64), 1, kFar);
-        send(100, 1, kNear);
+        send(1000 + static_cast<unsigned>(random_() % 64), 1, kFarNs);
+        send(100, 1, kNearNs);
         late += is_far() ? 1 : 0;
-        send(1000 + static_cast<unsigned>(random_() % 64), 1, kNear);
+        send(1000 + static_cast<unsigned>(random_() % 64), 1, kNearNs);
     }
     EXPECT_LE(late, 8U) << "of 400";
 }
 
 TEST_F(Copies, are_timed_now_and_then) {
-    send(8000, 2, kNear);
+    send(8000, 2, kNearNs);
     EXPECT_LE(timed_, 8000U / 7);
     EXPECT_GE(timed_, 8000U / 9);
 }
 
 TEST_F(Copies, lengths_share_what_is_known) {
-    send(500, 2, kFar);
+    send(500, 2, kFarNs);
     EXPECT_TRUE(is_far(2048));
     EXPECT_TRUE(is_far(1 << 20));
     EXPECT_EQ(chooser_.plan(2047).kind, CopyKind::kLibc);

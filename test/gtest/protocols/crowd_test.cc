@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kCrowds = 4;
 constexpr unsigned kOfEach = 250;
 constexpr unsigned kPeers = kCrowds * kOfEach;
-constexpr std::size_t kLengths[] = {100, 20'000};  // two messages of each peer
+constexpr std::size_t kCrowdLengths[] = {100, 20'000};  // two messages of each peer
 constexpr std::size_t kReply = 300;
 constexpr std::uint64_t kReplyTag = ~std::uint64_t{0};
 constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
@@ -103,7 +103,7 @@ class Popular {
 
   private:
     struct Receive {
-        Bytes bytes = Bytes(kLengths[1] + 1);
+        Bytes bytes = Bytes(kCrowdLengths[1] + 1);
     };
 
     void post(Receive& receive) {
@@ -120,7 +120,7 @@ class Popular {
             return;
         }
         auto& receive = *static_cast<Receive*>(done.context);
-        const Bytes expected = pattern(kLengths[done.tag % 2], done.tag);
+        const Bytes expected = pattern(kCrowdLengths[done.tag % 2], done.tag);
         const bool is_right = done.status == TW_OK && done.length == expected.size() &&
                               std::equal(expected.begin(), expected.end(), receive.bytes.begin());
         ++report.received;
@@ -177,7 +177,7 @@ struct Peer {
                   TW_OK);
         for (const std::uint64_t which : {0U, 1U}) {
             const std::uint64_t tag = 2 * number + which;
-            sent.push_back(pattern(kLengths[which], tag));
+            sent.push_back(pattern(kCrowdLengths[which], tag));
             ASSERT_GE(tw_tag_send(ep, sent.back().data(), sent.back().size(), tag, &how, nullptr),
                       TW_OK);
         }

@@ -297,7 +297,7 @@ TEST_F(MsgKill, a_death_in_any_phase_of_connecting_is_heard_of) {
 }
 
 /// Reports of completions and failures, and where they come.
-struct Told {
+struct KillTold {
     const char* where = "nowhere";
     int ended = 0;
     std::vector<std::string> failed_in;
@@ -311,11 +311,11 @@ TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) 
     params.transports = transports();
     tw_context_h context = nullptr;
     ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
-    Told told;
+    KillTold told;
     tw_worker_params_t worker_params{};
     worker_params.ep_failed_arg = &told;
     worker_params.ep_failed = [](void* arg, tw_ep_h, tw_status_t) {
-        Told& all = *static_cast<Told*>(arg);
+        KillTold& all = *static_cast<KillTold*>(arg);
         all.failed_in.emplace_back(all.where);
         all.ended_before.push_back(all.ended);
     };
@@ -333,7 +333,7 @@ TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) 
         how.context = &told;
         how.flags = TW_OP_COMPLETION;
         how.complete = [](const tw_completion_t* done) {
-            Told& all = *static_cast<Told*>(done->context);
+            KillTold& all = *static_cast<KillTold*>(done->context);
             EXPECT_STREQ(all.where, "progress");
             ++all.ended;
         };

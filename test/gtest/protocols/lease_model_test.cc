@@ -14,7 +14,7 @@ namespace tagwire::test {
 namespace {
 
 /// As proto::LeaseState, without one of its rules.
-enum class Flaw {
+enum class LeaseFlaw {
     kNone,
     kUsesWithoutLooking,  // try_use() looks, then adds, in two steps
     kEndsInTwoSteps,      // end_use() subtracts, then looks
@@ -22,7 +22,7 @@ enum class Flaw {
     kEndsRelaxed,         // end_use() orders nothing
 };
 
-template <Flaw kFlaw>
+template <LeaseFlaw kFlaw>
 class FlawedState {
   public:
     bool try_use() {
@@ -33,16 +33,16 @@ class FlawedState {
         return true;
     }
     bool end_use() {
-        if constexpr (kFlaw == Flaw::kEndsInTwoSteps) {
+        if constexpr (kFlaw == LeaseFlaw::kEndsInTwoSteps) {
             word_.fetch_sub(1, std::memory_order_acq_rel);
             return word_.load(std::memory_order_acquire) == kRevoked;
         }
-        constexpr auto kOrder =
-            kFlaw == Flaw::kEndsRelaxed ? std::memory_order_relaxed : std::memory_order_acq_rel;
+        constexpr auto kOrder = kFlaw == LeaseFlaw::kEndsRelaxed ? std::memory_order_relaxed
+                                                                 : std::memory_order_acq_rel;
         return word_.fetch_sub(1, kOrder) == (kRevoked | 1);
     }
     bool revoke() {
-        if constexpr (kFlaw == Flaw::kRevokesInTwoSteps) {
+        if constexpr (kFlaw == LeaseFlaw::kRevokesInTwoSteps) {
             const bool is_unused = word_.load(std::memory_order_acquire) == 0;
             word_.fetch_or(kRevoked, std::memory_order_acq_rel);
             return is_unused;
@@ -61,7 +61,7 @@ class FlawedState {
     DetAtomic<std::uint32_t> word_{kRevoked};
 };
 
-class ModelLock {
+class LeaseLock {
   public:
     void lock() {
         while (taken_.exchange(1, std::memory_order_acquire) != 0)
@@ -136,7 +136,7 @@ class ModelCache {
 
     DetRun& run_;
     State state_;
-    ModelLock lock_;
+    LeaseLock lock_;
     bool is_listed_ = true;  // with the lock, as the next two
     bool is_attached_ = true;
     std::uint32_t destroyed_ = 0;
@@ -160,19 +160,20 @@ TEST(LeaseModel, a_region_goes_once_after_its_last_use) {
 }
 
 TEST(LeaseModel, a_use_that_looks_before_it_counts_would_outlive_the_region) {
-    EXPECT_TRUE(fails_with("race", uses_and_revocations<FlawedState<Flaw::kUsesWithoutLooking>>));
+    EXPECT_TRUE(
+        fails_with("race", uses_and_revocations<FlawedState<LeaseFlaw::kUsesWithoutLooking>>));
 }
 
 TEST(LeaseModel, an_end_that_looks_after_it_counts_would_bury_what_is_gone) {
-    EXPECT_TRUE(fails_with("twice", uses_and_revocations<FlawedState<Flaw::kEndsInTwoSteps>>));
+    EXPECT_TRUE(fails_with("twice", uses_and_revocations<FlawedState<LeaseFlaw::kEndsInTwoSteps>>));
 }
 
 TEST(LeaseModel, a_revocation_that_looks_before_it_revokes_would_miss_an_end) {
-    EXPECT_TRUE(fails_with("", uses_and_revocations<FlawedState<Flaw::kRevokesInTwoSteps>>));
+    EXPECT_TRUE(fails_with("", uses_and_revocations<FlawedState<LeaseFlaw::kRevokesInTwoSteps>>));
 }
 
 TEST(LeaseModel, an_end_that_orders_nothing_would_race_with_what_destroys_the_region) {
-    EXPECT_TRUE(fails_with("race", uses_and_revocations<FlawedState<Flaw::kEndsRelaxed>>));
+    EXPECT_TRUE(fails_with("race", uses_and_revocations<FlawedState<LeaseFlaw::kEndsRelaxed>>));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct ModelEvent {
     void take() { level.take(); }
 };
 
-class ModelLock {
+class WaitLock {
   public:
     void lock() {
         while (held_.exchange(1) != 0)
@@ -199,7 +199,7 @@ class ModelWorker {
     }
 
     const Flaw flaw_;
-    ModelLock lock_;
+    WaitLock lock_;
     Protocol protocol_{*this};
     std::uint64_t ends_ = 0, seen_ = 0;  // with the lock
     bool is_in_progress_ = false;        // ... when it is released for a callback

@@ -13,12 +13,12 @@ namespace {
 
 namespace msg = tagwire::msg;
 
-std::span<const std::byte> bytes(std::string_view text) {
+std::span<const std::byte> bytes_of_text(std::string_view text) {
     return std::as_bytes(std::span(text));
 }
 
-std::string text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+std::string text(std::span<const std::byte> bytes_of_text) {
+    return {reinterpret_cast<const char*>(bytes_of_text.data()), bytes_of_text.size()};
 }
 
 class MsgListenWrapper : public ::testing::Test {
@@ -42,7 +42,7 @@ TEST_F(MsgListenWrapper, two_workers_connect) {
         asked_by = text(request.private_data());
         EXPECT_EQ(request.peer().rfind("127.0.0.1:", 0), 0U);
         EXPECT_EQ(request.attr().worker_id, client_.attr().id);
-        EXPECT_EQ(request.accept(to_client, bytes("welcome"), &asked_by), TW_OK);
+        EXPECT_EQ(request.accept(to_client, bytes_of_text("welcome"), &asked_by), TW_OK);
     };
     auto connected = [&](std::optional<msg::Endpoint> ep, tw_status_t status,
                          std::span<const std::byte> data) {
@@ -52,12 +52,13 @@ TEST_F(MsgListenWrapper, two_workers_connect) {
     };
     const msg::Listener listener(server_, "0", asked);
     EXPECT_EQ(listener.address().rfind("127.0.0.1:", 0), 0U);
-    msg::connect(client_, listener.address(), connected, {.private_data = bytes("a client")});
+    msg::connect(client_, listener.address(), connected,
+                 {.private_data = bytes_of_text("a client")});
     run_until([&] { return to_server.has_value(); });
     EXPECT_EQ(asked_by, "a client");
     EXPECT_EQ(told, "welcome");
     EXPECT_EQ(to_client->user_data(), &asked_by);
-    ASSERT_GE(to_server->tag_send(bytes("hello"), 7), TW_OK);
+    ASSERT_GE(to_server->tag_send(bytes_of_text("hello"), 7), TW_OK);
     std::array<std::byte, 5> buffer{};
     tw_completion_t done{};
     done.status = TW_INPROGRESS;

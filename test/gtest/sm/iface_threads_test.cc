@@ -29,7 +29,7 @@ constexpr std::uint64_t kRounds = 1'000;
 #else
 constexpr std::uint64_t kRounds = 10'000;
 #endif
-constexpr std::uint8_t kId = Entity::kAmId;
+constexpr std::uint8_t kThreadsId = Entity::kAmId;
 constexpr int kPatienceMs = 20'000;  // a wake-up that takes longer counts as lost
 
 /** Data that the threads of a case exchange other than by messages. */
@@ -129,10 +129,10 @@ void send_am_round(Side& side, const Endpoint& to, std::uint64_t round) {
     std::memcpy(&header, bytes.data(), sizeof header);
     side.must([&] {
         if (bytes.size() <= side.entity.attr().cap.am.max_short) {
-            return uct_ep_am_short(to, kId, header, bytes.data() + 8,
+            return uct_ep_am_short(to, kThreadsId, header, bytes.data() + 8,
                                    static_cast<unsigned>(bytes.size() - 8));
         }
-        return send_am_bytes(to, kId, bytes);
+        return send_am_bytes(to, kThreadsId, bytes);
     });
 }
 
@@ -183,7 +183,7 @@ TEST(IfaceThreads, three_senders_flood_one_receiver) {
                 Bytes bytes(std::max<std::size_t>(16, size_of_round(round, 3000)));
                 const std::uint64_t word[2] = {self, round};
                 std::memcpy(bytes.data(), word, sizeof word);
-                side.must([&] { return send_am_bytes(side.eps[kSenders], kId, bytes); });
+                side.must([&] { return send_am_bytes(side.eps[kSenders], kThreadsId, bytes); });
             }
         }
         meeting.leave(side.entity);
@@ -284,10 +284,12 @@ TEST_P(IfaceSleep, two_sleepers_wake_each_other_for_every_message) {
         side.entity.keep_record = false;
         for (std::uint64_t round = 0; round < kRounds / 2; ++round) {
             if (self == 0)
-                side.must([&] { return uct_ep_am_short(side.eps[1], kId, round, nullptr, 0); });
+                side.must(
+                    [&] { return uct_ep_am_short(side.eps[1], kThreadsId, round, nullptr, 0); });
             side.sleep_until([&] { return side.entity.am_count > round; });
             if (self == 1)
-                side.must([&] { return uct_ep_am_short(side.eps[0], kId, round, nullptr, 0); });
+                side.must(
+                    [&] { return uct_ep_am_short(side.eps[0], kThreadsId, round, nullptr, 0); });
         }
         EXPECT_EQ(side.entity.am_count, kRounds / 2);
         meeting.leave(side.entity);
@@ -310,7 +312,8 @@ TEST_P(IfaceSleep, a_sleeper_with_many_senders_misses_none) {
             });
         } else {
             for (std::uint64_t i = 0; i < kEach; ++i) {
-                side.must([&] { return uct_ep_am_short(side.eps[kSenders], kId, i, nullptr, 0); });
+                side.must(
+                    [&] { return uct_ep_am_short(side.eps[kSenders], kThreadsId, i, nullptr, 0); });
                 // Often enough the receiver has time to fall asleep.
                 if (i % 8 == self)
                     side.until([&] { return counted.load() + kSenders >= i; });

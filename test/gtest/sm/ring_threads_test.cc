@@ -30,9 +30,9 @@ using sm::Kind;
 using sm::RingGeometry;
 
 #if defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kMessages = 20'000;
+constexpr std::uint64_t kRingMessages = 20'000;
 #else
-constexpr std::uint64_t kMessages = 100'000;
+constexpr std::uint64_t kRingMessages = 100'000;
 #endif
 
 /** A ring segment as make_tx() lays it out, and one end of each kind on it. */
@@ -73,7 +73,7 @@ struct Body {
 /** Odd messages travel in a buffer, even ones in their slot. */
 void send_all(Segment& segment, Sender ring, const std::function<void()>& on_ring) {
     sm::LentBuffers& lent = *segment.lent;
-    for (std::uint64_t i = 0; i < kMessages; ++i) {
+    for (std::uint64_t i = 0; i < kRingMessages; ++i) {
         Claim claim;
         while ((claim = ring.refresh()) == Claim::kFull)
             std::this_thread::yield();
@@ -97,7 +97,7 @@ void send_all(Segment& segment, Sender ring, const std::function<void()>& on_rin
 
 void receive_all(Segment& segment, Receiver ring, const std::function<void(Receiver&)>& on_idle) {
     sm::BufferReturns returns(segment.geometry, segment.mapping.base());
-    for (std::uint64_t i = 0; i < kMessages;) {
+    for (std::uint64_t i = 0; i < kRingMessages;) {
         const Control control = ring.peek();
         if (control.word == 0) {
             on_idle(ring);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kThreads = 3;
 
 template <std::memory_order kOrder, std::uint64_t kJobs>
-struct ModelEnv {
+struct DelegationEnv {
     template <class T>
     using Atom = DetAtomic<T>;
     using Job = DetPlain<std::uint64_t>;
@@ -26,14 +26,14 @@ struct ModelEnv {
     static void pause(unsigned) { DetFences::pause(); }
     static void yield() { DetFences::pause(); }
 };
-using Right = ModelEnv<std::memory_order_release, 2>;
-using LeavesRelaxed = ModelEnv<std::memory_order_relaxed, 2>;
+using DelegationRight = DelegationEnv<std::memory_order_release, 2>;
+using LeavesRelaxed = DelegationEnv<std::memory_order_relaxed, 2>;
 
 /// Threads that do things one after the other, numbered, by themselves or by the lock's owner.
 template <class Env>
-class Model {
+class DelegationWorld {
   public:
-    explicit Model(DetRun& run) : run_(run) {}
+    explicit DelegationWorld(DetRun& run) : run_(run) {}
 
     /// For a moment, or by whoever has it for longer.
     void act(std::uint64_t thread) {
@@ -106,7 +106,7 @@ class Model {
 
 template <class Env>
 void an_owner_and_two_who_come(DetRun& run) {
-    Model<Env> model(run);
+    DelegationWorld<Env> model(run);
     run.spawn([&] {
         model.act_for_long(0);
         model.act(0);
@@ -122,12 +122,13 @@ void an_owner_and_two_who_come(DetRun& run) {
 }
 
 TEST(DelegationModel, what_two_threads_delegate_is_done_before_the_lock_is_free) {
-    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, an_owner_and_two_who_come<Right>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)},
+                              an_owner_and_two_who_come<DelegationRight>));
 }
 
 TEST(DelegationModel, owners_follow_each_other_and_let_others_in) {
     EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, [](DetRun& run) {
-        Model<Right> model(run);
+        DelegationWorld<DelegationRight> model(run);
         run.spawn([&] { model.act_twice_for_long(0); });
         run.spawn([&] {
             model.act(1);
@@ -147,7 +148,7 @@ TEST(DelegationModel, owners_follow_each_other_and_let_others_in) {
 TEST(DelegationModel, some_schedule_delegates) {
     unsigned delegated = 0;
     EXPECT_TRUE(always_passes({.schedules = 1000}, [&](DetRun& run) {
-        Model<Right> model(run);
+        DelegationWorld<DelegationRight> model(run);
         run.spawn([&] { model.act_for_long(0); });
         run.spawn([&] { model.act(1); });
         if (run.run())

@@ -11,17 +11,17 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr std::size_t kTargets = 5, kInitiators = 2, kStreams = 3, kRequests = 60;
-constexpr std::size_t kSlotBytes = 1024, kReceives = 64;
+constexpr std::size_t kTargets = 5, kInitiators = 2, kStreams = 3, kDcRequests = 60;
+constexpr std::size_t kDcSlotBytes = 1024, kDcReceives = 64;
 // Memory of a: a slot per request; of a target: receive slots, then a slot and a word per channel.
 constexpr std::size_t kChannels = kInitiators * kStreams;
-constexpr std::size_t kSlotsAt = kReceives * kSlotBytes;
-constexpr std::size_t kWordsAt = kSlotsAt + kChannels * kSlotBytes;
+constexpr std::size_t kSlotsAt = kDcReceives * kDcSlotBytes;
+constexpr std::size_t kDcWordsAt = kSlotsAt + kChannels * kDcSlotBytes;
 constexpr std::size_t kMemoryBytes = 1 << 18;
-static_assert(kWordsAt + kChannels * 8 <= kMemoryBytes);
-static_assert(kInitiators * kRequests * kSlotBytes <= kMemoryBytes);
+static_assert(kDcWordsAt + kChannels * 8 <= kMemoryBytes);
+static_assert(kInitiators * kDcRequests * kDcSlotBytes <= kMemoryBytes);
 
-DcOptions options_of(std::uint64_t seed) {
+DcOptions dc_options_of(std::uint64_t seed) {
     SimRandom random(seed);
     DcOptions options;
     options.seed = seed;
@@ -41,7 +41,7 @@ DcOptions options_of(std::uint64_t seed) {
     options.cap = {16, 0, 1, 0, 64};
     if (random.chance(0.5)) {
         options.dci = {.has_streams = true, .streams_log = 2, .errored_log = 2};
-        options.cap.max_send_wr = kRequests;  // of streams, none may overwrite what waits
+        options.cap.max_send_wr = kDcRequests;  // of streams, none may overwrite what waits
     }
     return options;
 }
@@ -51,9 +51,9 @@ struct Label {
     std::uint32_t channel, number;
 };
 
-class Run {
+class DcRun {
   public:
-    explicit Run(std::uint64_t seed) : world_(options_of(seed)), random_(seed + 77) {
+    explicit DcRun(std::uint64_t seed) : world_(dc_options_of(seed)), random_(seed + 77) {
         dcis_.push_back(world_.dci);
         while (dcis_.size() < kInitiators)
             dcis_.push_back(&world_.make_dci(world_.a()));
@@ -67,7 +67,7 @@ class Run {
         for (std::size_t step = 0; !is_done() && !testing::Test::HasFailure(); ++step) {
             ASSERT_LT(step, kStepsMax) << "does not end";
             for (std::size_t initiator = 0; initiator < kInitiators; ++initiator) {
-                while (posted_[initiator].size() < kRequests && random_.chance(0.6) &&
+                while (posted_[initiator].size() < kDcRequests && random_.chance(0.6) &&
                        post(initiator)) {
                 }
             }
@@ -87,7 +87,7 @@ class Run {
 
     [[nodiscard]] bool is_done() const {
         for (const auto& requests : posted_) {
-            if (requests.size() != kRequests)
+            if (requests.size() != kDcRequests)
                 return false;
             for (const Request& request : requests)
                 if (!request.is_done)
@@ -97,13 +97,13 @@ class Run {
     }
 
     [[nodiscard]] static std::size_t slot(std::size_t initiator, std::size_t request) {
-        return (initiator * kRequests + request) * kSlotBytes;
+        return (initiator * kDcRequests + request) * kDcSlotBytes;
     }
 
     void refill(std::size_t target) {
         // Sometimes too late: then senders wait.
-        while (world_.receive(target, next_receive_, (next_receive_ % kReceives) * kSlotBytes,
-                              kSlotBytes) == 0) {
+        while (world_.receive(target, next_receive_, (next_receive_ % kDcReceives) * kDcSlotBytes,
+                              kDcSlotBytes) == 0) {
             ++next_receive_;
         }
     }
@@ -120,7 +120,7 @@ class Run {
                         {},
                         false};
         const std::size_t at = slot(initiator, requests.size());
-        const std::size_t remote = kSlotsAt + request.channel * kSlotBytes;
+        const std::size_t remote = kSlotsAt + request.channel * kDcSlotBytes;
         SendWork work = world_.remote(request.target, request.opcode, remote);
         work.stream = static_cast<std::uint16_t>(stream);
         std::string text;
@@ -133,7 +133,7 @@ class Run {
             request.bytes = memory.size();
         } else {
             work.remote_addr =
-                world_.target(request.target).address(kWordsAt + request.channel * 8);
+                world_.target(request.target).address(kDcWordsAt + request.channel * 8);
             work.compare_add = 3;
         }
         world_.a().write(at, text);
@@ -192,7 +192,7 @@ class Run {
 
     void take_arrival(std::size_t target, const ibv_wc& wc) {
         ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
-        const std::size_t at = (wc.wr_id % kReceives) * kSlotBytes;
+        const std::size_t at = (wc.wr_id % kDcReceives) * kDcSlotBytes;
         const std::string text = world_.target(target).text(at, wc.byte_len);
         Label label{};
         std::memcpy(&label, text.data(), sizeof label);
@@ -218,12 +218,12 @@ class Run {
 
     void check_memory() {
         for (const auto& [where, text] : written_) {
-            ASSERT_EQ(
-                world_.target(where.first).text(kSlotsAt + where.second * kSlotBytes, text.size()),
-                text);
+            ASSERT_EQ(world_.target(where.first)
+                          .text(kSlotsAt + where.second * kDcSlotBytes, text.size()),
+                      text);
         }
         for (const auto& [where, count] : added_)
-            ASSERT_EQ(world_.target(where.first).word(kWordsAt + where.second * 8), 3 * count);
+            ASSERT_EQ(world_.target(where.first).word(kDcWordsAt + where.second * 8), 3 * count);
     }
 
     using Where = std::pair<std::size_t, std::size_t>;  // target, channel
@@ -239,12 +239,12 @@ class Run {
     std::uint32_t next_label_ = 0;
 };
 
-void run_seed(std::uint64_t seed) {
-    Run(seed).run();
+void run_dc_seed(std::uint64_t seed) {
+    DcRun(seed).run();
 }
 
 TEST(VhcaDcModel, every_message_arrives_once_and_in_order_at_its_target) {
-    test::for_each_seed(300, run_seed);
+    test::for_each_seed(300, run_dc_seed);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ struct Totals {
     std::size_t matched = 0, read = 0, incomplete = 0, unexpected = 0, taken_back = 0, refused = 0;
 };
 
-TagOptions options_of(std::uint64_t seed) {
+TagOptions tag_options_of(std::uint64_t seed) {
     SimRandom random(seed);
     TagOptions options;
     options.senders = kSenders;
@@ -65,7 +65,7 @@ TagOptions options_of(std::uint64_t seed) {
 
 class Run {
   public:
-    explicit Run(std::uint64_t seed) : world_(options_of(seed)), random_(seed + 99) {
+    explicit Run(std::uint64_t seed) : world_(tag_options_of(seed)), random_(seed + 99) {
         for (std::size_t i = 0; i < kAll; ++i)
             messages_.push_back(make_message(i));
     }

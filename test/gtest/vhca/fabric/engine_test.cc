@@ -17,7 +17,7 @@ namespace tagwire::test {
 namespace {
 
 constexpr std::size_t kMemoryBytes = 1 << 20;
-constexpr std::uint32_t kLong = 64 * 1024;
+constexpr std::uint32_t kLongBytes = 64 * 1024;
 
 bool join(Host& host, int socket, Address* peer_p, std::uint8_t timeout = 15,
           std::uint8_t retries = 7) {
@@ -46,7 +46,7 @@ int echo_side(int socket, std::uint32_t bytes, std::uint32_t count,
     if (!join(host, socket, &peer))
         return 2;
     for (std::uint32_t i = 0; i < 8; ++i)
-        host.post_recv(i * std::size_t{kLong}, bytes);
+        host.post_recv(i * std::size_t{kLongBytes}, bytes);
     if (!meet(socket))
         return 3;
     std::uint32_t received = 0, answered = 0;
@@ -80,13 +80,13 @@ void echo_test(std::uint32_t bytes, std::uint32_t count, const vhca::EngineConfi
     Address peer;
     ASSERT_TRUE(join(host, child.socket(), &peer));
     ASSERT_TRUE(meet(child.socket()));
-    constexpr std::size_t kAnswers = 8 * std::size_t{kLong};
+    constexpr std::size_t kAnswers = 8 * std::size_t{kLongBytes};
     for (int i = 0; i < 8; ++i)
         ASSERT_EQ(host.post_recv(kAnswers, 64), 0);
     std::uint32_t sent = 0, done = 0, answers = 0;
     while (answers < count || done < count) {
         if (sent < count && sent < answers + 4 && sent < done + 4) {
-            const std::size_t place = sent % 8 * std::size_t{kLong};
+            const std::size_t place = sent % 8 * std::size_t{kLongBytes};
             fill(host.memory(place), bytes, sent++);
             ASSERT_EQ(host.post_send(place, bytes), 0);
         }
@@ -110,7 +110,7 @@ TEST(VhcaEngine, short_messages_go_back_and_forth_between_processes) {
 }
 
 TEST(VhcaEngine, long_messages_arrive_intact) {
-    echo_test(kLong, 500, Host::default_config());
+    echo_test(kLongBytes, 500, Host::default_config());
 }
 
 TEST(VhcaEngine, messages_survive_a_lossy_fabric) {
@@ -123,23 +123,23 @@ TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
     Child child([](int socket) {
         Host host(kMemoryBytes);
         Address peer;
-        fill(host.memory(), kLong, 1);
+        fill(host.memory(), kLongBytes, 1);
         if (!join(host, socket, &peer) || !meet(socket))
             return 1;
         const auto guard = host.engine().lock();  // the helper wrote it, and is done
-        return is_filled(host.memory(kLong), kLong, 2) ? 0 : 2;
+        return is_filled(host.memory(kLongBytes), kLongBytes, 2) ? 0 : 2;
     });
     Host host(kMemoryBytes);
     Address peer;
     ASSERT_TRUE(join(host, child.socket(), &peer));
-    fill(host.memory(kLong), kLong, 2);
+    fill(host.memory(kLongBytes), kLongBytes, 2);
     for (int i = 0; i < 50; ++i) {
-        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_READ, 0, kLong, peer, 0), 0);
+        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_READ, 0, kLongBytes, peer, 0), 0);
         ASSERT_EQ(host.wait().status, IBV_WC_SUCCESS);
-        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, kLong, kLong, peer, kLong), 0);
+        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, kLongBytes, kLongBytes, peer, kLongBytes), 0);
         ASSERT_EQ(host.wait().status, IBV_WC_SUCCESS);
     }
-    EXPECT_TRUE(is_filled(host.memory(), kLong, 1));
+    EXPECT_TRUE(is_filled(host.memory(), kLongBytes, 1));
     meet(child.socket());
     EXPECT_EQ(child.result(), 0);
 }
@@ -155,7 +155,7 @@ TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
     Address peer;
     ASSERT_TRUE(join(host, child.socket(), &peer));
     for (int i = 0; i < 32; ++i)
-        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, kLong, peer, 0), 0);
+        ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, kLongBytes, peer, 0), 0);
     std::size_t done = 0;
     while (done < 32) {
         vhca::Completion completion;

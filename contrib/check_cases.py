@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Finds cases of GoogleTest programs that no test of a build directory runs.
+
+Several tests run the same program with filters of their own, so a new suite or a changed filter can
+leave a case to nobody. Each program that a test starts is asked for its cases.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+SHOWN_MAX = 10  # of one program
+ALONE = re.compile(r"^[^*?:-]*$")
+
+
+def compile_side(patterns):
+    """A regular expression for one side of a filter, whose patterns a colon separates."""
+    words = [re.escape(word).replace(r"\*", ".*").replace(r"\?", ".")
+             for word in patterns.split(":") if word]
+    return re.compile("(?:" + "|".join(words) + r")\Z") if words else re.compile(r"(?!)")
+
+
+class Filter:
+    """--gtest_filter=CHOSEN[-LEFT_OUT]"""
+
+    def __init__(self, text):
+        chosen, _, left_out = text.partition("-")
+        self._chosen, self._left_out = compile_side(chosen or "*"), compile_side(left_out)
+
+    def selects(self, case):
+        return self._chosen.match(case) is not None and self._left_out.match(case) is None
+
+
+def case_names(listing):
+    """The names in the output of --gtest_list_tests."""
+    suite = ""
+    for line in listing.splitlines():
+        name = line.split("#")[0].rstrip()
+        if name.startswith("  "):
+            yield suite + name.strip()
+        elif name.endswith("."):
+            suite = name
+
+
+def filters_of_programs(tests, folder):
+    """Program of the folder -> the filters that its tests run it with."""
+    found = defaultdict(set)
+    for test in tests:
+        words = test.get("command", [])
+        program = next((word for word in words if Path(word).parent == folder), None)
+        if program is None or not any(word.startswith("--gtest") for word in words):
+            continue
+        texts = [word.split("=", 1)[1] for word in words if word.startswith("--gtest_filter=")]
+        found[program].add(texts[-1] if texts else "*")
+    return found
+
+
+def left_to_nobody(cases, texts):
+    """The cases that none of the filters selects."""
+    single = {text for text in texts if ALONE.match(text)}
+    filters = [Filter(text) for text in texts - single]
+    return [case for case in cases
+            if case not in single and not any(each.selects(case) for each in filters)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path, help="a build directory with its programs")
+    build = parser.parse_args().build.resolve()
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
+                           stdout=subprocess.PIPE, text=True).stdout
+    found = filters_of_programs(json.loads(shown)["tests"], build / "bin")
+    failures = total = 0
+    for program, texts in sorted(found.items()):
+        listing = subprocess.run([program, "--gtest_list_tests"], check=True,
+                                 stdout=subprocess.PIPE, text=True).stdout
+        cases = list(case_names(listing))
+        total += len(cases)
+        missing = left_to_nobody(cases, texts)
+        failures += len(missing)
+        for case in missing[:SHOWN_MAX]:
+            print(f"{Path(program).name}: error: no test runs {case}: name its suite in a filter "
+                  "of a CMakeLists.txt, or configure anew")
+        if len(missing) > SHOWN_MAX:
+            print(f"{Path(program).name}: error: and {len(missing) - SHOWN_MAX} more")
+    print(f"check_cases: {total} cases of {len(found)} programs, {failures} that no test runs")
+    return 1 if failures or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
