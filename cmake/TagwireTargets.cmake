@@ -312,29 +312,27 @@ function(tw_add_measure target)
     endif()
 endfunction()
 
-# tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...])
-# A source that defines LLVMFuzzerTestOneInput. With TAGWIRE_FUZZ it is a libFuzzer program and a
-# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a quick test that replays the
-# corpus, so that every found input stays a regression test in all presets.
-function(tw_add_fuzz target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
-    cmake_path(ABSOLUTE_PATH arg_CORPUS)
-    add_executable(${target} ${arg_SOURCES})
-    target_link_libraries(${target} PRIVATE tagwire_objects ${arg_LIBS} tagwire_options)
+# tw_add_fuzz(<name>)
+# The target <name> of test/fuzz: its source has that name, and so has the folder of its corpus.
+# Where libFuzzer is linked (TAGWIRE_FUZZ) it is a test labelled `fuzz` that fuzzes for
+# TAGWIRE_FUZZ_SECONDS. Everywhere it is a quick test that replays the corpus, so that each input
+# that was found stays a regression test in all presets.
+function(tw_add_fuzz name)
+    target_sources(fuzz_targets PRIVATE ${name}.cc)
+    set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
     if(TAGWIRE_FUZZ)
-        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
-        set(found ${PROJECT_BINARY_DIR}/fuzz/${target})
+        set(found ${PROJECT_BINARY_DIR}/fuzz/${name})
         file(MAKE_DIRECTORY ${found})
-        add_test(NAME fuzz.${target}
-                 COMMAND ${target} -max_total_time=${TAGWIRE_FUZZ_SECONDS} -timeout=10
-                         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=${found}/
-                         ${found} ${arg_CORPUS})
+        add_test(NAME fuzz.fuzz_${name}
+                 COMMAND fuzz_targets --target=${name} -max_total_time=${TAGWIRE_FUZZ_SECONDS}
+                         -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+                         -artifact_prefix=${found}/ ${found} ${corpus})
         math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
-        set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
-    else()
-        target_link_libraries(${target} PRIVATE tagwire_fuzz_replay)
-        add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
-        set_tests_properties(fuzz_corpus.${target} PROPERTIES
-            LABELS "fuzz_corpus;quick" TIMEOUT 180)
+        set_tests_properties(fuzz.fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT ${limit})
+        set(replay -runs=0)
     endif()
+    add_test(NAME fuzz_corpus.fuzz_${name}
+             COMMAND fuzz_targets --target=${name} ${replay} ${corpus})
+    set_tests_properties(fuzz_corpus.fuzz_${name} PROPERTIES
+        LABELS "fuzz_corpus;quick" TIMEOUT 180)
 endfunction()

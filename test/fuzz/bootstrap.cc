@@ -9,8 +9,9 @@
 
 #include "bootstrap/tcp.hpp"
 #include "bootstrap_stage.hpp"
+#include "target.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::bootstrap_fuzz {
 namespace {
 
 constexpr std::uint64_t kLimit = 1000;
@@ -126,31 +127,30 @@ void a_rank(Input& input) {
     stage.hear_all();
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
+void prepare() {
     ::setenv("TAGWIRE_LOG_LEVEL", "off", 0);
-    return 0;
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
-    tagwire::fuzz::require(ready == 0);
-    tagwire::fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     switch (input.take<std::uint8_t>() % 4) {
         case 0:
-            tagwire::fuzz::a_file(input.rest());
+            a_file(input.rest());
             break;
         case 1:
-            tagwire::fuzz::a_connection(input.rest());
+            a_connection(input.rest());
             break;
         case 2:
-            tagwire::fuzz::a_coordinator(input);
+            a_coordinator(input);
             break;
         default:
-            tagwire::fuzz::a_rank(input);
+            a_rank(input);
             break;
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"bootstrap", prepare, run_input};
+
+}  // namespace tagwire::fuzz::bootstrap_fuzz

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "ucs/config/config.hpp"
 #include "ucs/config/config_file.hpp"
 #include "uct/components.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::config_fuzz {
 namespace {
 
 void parse_file(std::string_view text) {
@@ -52,16 +53,18 @@ void set_option(std::uint8_t which, std::string_view rest) {
     }
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     if (input.take<std::uint8_t>() % 2 == 0) {
-        tagwire::fuzz::parse_file(input.rest_as_text());
+        parse_file(input.rest_as_text());
     } else {
         const auto which = input.take<std::uint8_t>();
-        tagwire::fuzz::set_option(which, input.rest_as_text());
+        set_option(which, input.rest_as_text());
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"config", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::config_fuzz

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "tools/channel.hpp"
 #include "tools/failure.hpp"
 #include "tools/job.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::control_channel_fuzz {
 namespace {
 
 void decode(tools::Message message) {
@@ -57,18 +58,20 @@ void a_stream(std::span<const std::byte> bytes) {
     }
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     try {
         if (input.take<std::uint8_t>() % 2 == 0)
-            tagwire::fuzz::one_payload(input);
+            one_payload(input);
         else
-            tagwire::fuzz::a_stream(input.rest());
-    } catch (const tagwire::tools::Failure&) {
+            a_stream(input.rest());
+    } catch (const tools::Failure&) {
         // The only way in which bad bytes may end.
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"control_channel", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::control_channel_fuzz

@@ -2,13 +2,14 @@
 // Messages for the target of a dc interface from an initiator on the virtual HCA, mixed with what
 // its user does, who has an endpoint to the attacker's own target.
 #include "message_victim.hpp"
+#include "target.hpp"
 
 #include <cstdlib>
 
 #include "ib/dc_stranger.hpp"
 #include "uct/ib/message.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::dc_messages_fuzz {
 namespace {
 
 class DcAttack : public test::DcStranger {
@@ -48,23 +49,22 @@ class DcAttack : public test::DcStranger {
     }
 };
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
+void prepare() {
     ::setenv("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA, 0);
     ::setenv("TAGWIRE_IB_DEVICES", "vhca0", 1);
     ::setenv("TAGWIRE_LOG_LEVEL", "error", 0);
-    return 0;
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
-    tagwire::fuzz::require(ready == 0);
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::Victim<tagwire::fuzz::DcAttack> victim(input.take<std::uint8_t>() % 2 != 0);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
+    Victim<DcAttack> victim(input.take<std::uint8_t>() % 2 != 0);
     for (int acts = 0; acts < 200 && !input.at_end(); ++acts)
         victim.act(input);
     victim.end();
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"dc_messages", prepare, run_input};
+
+}  // namespace tagwire::fuzz::dc_messages_fuzz

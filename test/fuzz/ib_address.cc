@@ -6,9 +6,10 @@
 #include <string>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "uct/ib/address.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::ib_address_fuzz {
 namespace {
 
 void use(const ib::PortAddress& peer, Input* input) {
@@ -28,26 +29,28 @@ void use(const ib::PortAddress& peer, Input* input) {
     require(mtu >= IBV_MTU_256 && mtu <= own.attr.active_mtu);
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     // Most inputs get a right checksum, so that they come as far as the fields.
     const bool is_raw = input.take<std::uint8_t>() % 4 == 0;
-    std::array<std::byte, sizeof(tagwire::ib::PortAddress)> bytes{};
+    std::array<std::byte, sizeof(ib::PortAddress)> bytes{};
     const std::size_t given = is_raw ? std::min(input.rest().size(), bytes.size()) : bytes.size();
     input.take_into(std::span(bytes).first(given));
     if (!is_raw) {
         bytes.back() = std::byte{0};
-        bytes.back() = std::byte{tagwire::ib::checksum(bytes)};
+        bytes.back() = std::byte{ib::checksum(bytes)};
     }
     std::string reason;
-    if (const auto peer = tagwire::ib::parse_port(std::span(bytes).first(given), &reason)) {
-        tagwire::fuzz::require(given == bytes.size() && reason.empty());
-        tagwire::fuzz::use(*peer, &input);
+    if (const auto peer = ib::parse_port(std::span(bytes).first(given), &reason)) {
+        require(given == bytes.size() && reason.empty());
+        use(*peer, &input);
     } else {
-        tagwire::fuzz::require(!reason.empty());
+        require(!reason.empty());
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"ib_address", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::ib_address_fuzz

@@ -8,8 +8,9 @@
 
 #include "input.hpp"
 #include "protocols/wire/address.hpp"
+#include "target.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::msg_address_fuzz {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -65,24 +66,25 @@ void use(const Bytes& bytes, const proto::Address& address) {
     require_refused(longer);
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using namespace tagwire;
-    fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     // Most inputs get a right checksum, so that they come as far as the contacts.
     const bool is_raw = input.take<std::uint8_t>() % 4 == 0;
     const auto rest = input.rest();
-    fuzz::Bytes bytes(rest.begin(), rest.end());
+    Bytes bytes(rest.begin(), rest.end());
     if (!is_raw && bytes.size() >= proto::kAddressHeadBytes)
-        fuzz::set_check(&bytes);
+        set_check(&bytes);
     std::string reason;
     if (const auto address = proto::parse(bytes, &reason)) {
-        fuzz::require(reason.empty());
-        fuzz::use(bytes, *address);
+        require(reason.empty());
+        use(bytes, *address);
     } else {
-        fuzz::require(!reason.empty());
+        require(!reason.empty());
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"msg_address", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::msg_address_fuzz

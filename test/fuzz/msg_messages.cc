@@ -12,8 +12,9 @@
 #include "msg_steps.hpp"
 #include "protocols/wire/address.hpp"
 #include "protocols/wire/wireup_messages.hpp"
+#include "target.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::msg_messages_fuzz {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 600;
@@ -112,19 +113,18 @@ class Attack {
     test::Endpoint to_victim_;
 };
 
+void prepare() {
+    set_message_options();
+}
+
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
+    Attack attack;
+    play(attack, input, 100);
+}
+
 }  // namespace
-}  // namespace tagwire::fuzz
 
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-    tagwire::fuzz::set_message_options();
-    return 0;
-}
+const Target kTarget{"msg_messages", prepare, run_input};
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
-    tagwire::fuzz::require(ready == 0);
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::Attack attack;
-    tagwire::fuzz::play(attack, input, 100);
-    return 0;
-}
+}  // namespace tagwire::fuzz::msg_messages_fuzz

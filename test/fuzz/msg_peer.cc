@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::size_t kMemoryBytes = 70000;
 constexpr std::size_t kNumbersMax = 16;
-constexpr std::uint64_t kLengths[] = {0,    1,     8,     100,     1000,       3000,
-                                      9000, 20000, 70000, 1 << 20, 1ULL << 40, ~std::uint64_t{0}};
+constexpr std::uint64_t kPeerLengths[] = {
+    0, 1, 8, 100, 1000, 3000, 9000, 20000, 70000, 1 << 20, 1ULL << 40, ~std::uint64_t{0}};
 
 std::uint64_t length(Input& input) {
-    return kLengths[input.take<std::uint8_t>() % std::size(kLengths)];
+    return kPeerLengths[input.take<std::uint8_t>() % std::size(kPeerLengths)];
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 #include <string>
 
 #include "msg_steps.hpp"
+#include "target.hpp"
 
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
+namespace tagwire::fuzz::msg_wireup_fuzz {
+namespace {
+
+void prepare() {
     ::setenv("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA, 0);
     ::setenv("TAGWIRE_VHCA_DEVICES", "2", 1);
     ::setenv("TAGWIRE_TAG_OFFLOAD", "y", 1);
@@ -18,16 +22,18 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
          {"RC_RX_DEPTH", "RC_TX_DEPTH", "RC_CREDITS", "RC_TAG_DEPTH", "UD_RX_DEPTH", "UD_TX_DEPTH"})
         ::setenv((std::string("TAGWIRE_") + name).c_str(), "64", 1);
     ::setenv("TAGWIRE_RC_TX_CQ_DEPTH", "256", 1);
-    tagwire::fuzz::set_message_options();
-    return 0;
+    set_message_options();
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
-    tagwire::fuzz::require(ready == 0);
-    static const tw_context_h context = tagwire::fuzz::make_context("rc");
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::Script script(context, "rc", input);
-    tagwire::fuzz::play(script, input, 150);
-    return 0;
+void run_input(const std::uint8_t* data, std::size_t size) {
+    static const tw_context_h context = make_context("rc");
+    Input input(data, size);
+    Script script(context, "rc", input);
+    play(script, input, 150);
 }
+
+}  // namespace
+
+const Target kTarget{"msg_wireup", prepare, run_input};
+
+}  // namespace tagwire::fuzz::msg_wireup_fuzz

@@ -13,8 +13,9 @@
 #include "contract/entity.hpp"
 #include "contract/operations.hpp"
 #include "hostile_peer.hpp"
+#include "target.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::sm_peer_fuzz {
 namespace {
 
 volatile std::uint8_t sink;
@@ -170,11 +171,13 @@ class Victim {
     std::uint64_t fetched_ = 0;
 };
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static tagwire::fuzz::Victim* victim = new tagwire::fuzz::Victim;  // never destroyed
+void run_input(const std::uint8_t* data, std::size_t size) {
+    static Victim* victim = new Victim;  // never destroyed
     victim->run(data, size);
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"sm_peer", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::sm_peer_fuzz

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "uct/sm/wire.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::sm_wire_fuzz {
 namespace {
 
 void addresses(std::span<const std::byte> bytes) {
@@ -58,17 +59,19 @@ void remote_key(std::span<const std::byte> bytes) {
         require(!reason.empty());
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
     const auto kind = input.take<std::uint8_t>() % 3;
     if (kind == 0)
-        tagwire::fuzz::addresses(input.rest());
+        addresses(input.rest());
     else if (kind == 1)
-        tagwire::fuzz::packet(input.rest());
+        packet(input.rest());
     else
-        tagwire::fuzz::remote_key(input.rest());
-    return 0;
+        remote_key(input.rest());
 }
+
+}  // namespace
+
+const Target kTarget{"sm_wire", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::sm_wire_fuzz

@@ -10,10 +10,11 @@
 #include "entity.hpp"
 #include "input.hpp"
 #include "operations.hpp"
+#include "target.hpp"
 #include "ucs/sys/fd.hpp"
 #include "uct/tcp/wire.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::tcp_stream_fuzz {
 namespace {
 
 const test::Resource& loopback() {
@@ -124,12 +125,14 @@ class Victim {
     std::uint64_t instance_ = 0;
 };
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static auto* const victim = new tagwire::fuzz::Victim;
+void run_input(const std::uint8_t* data, std::size_t size) {
+    static auto* const victim = new Victim;
     victim->meet(std::as_bytes(std::span(data, size)));
     victim->serve_another();
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"tcp_stream", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::tcp_stream_fuzz

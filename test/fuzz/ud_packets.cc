@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "uct/ib/ud/ud_node_impl.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::ud_packets_fuzz {
 namespace {
 
 constexpr std::uint32_t kCookie = 0x1234567;
@@ -179,12 +180,9 @@ void deliver_near(Host& host, Input& input, std::uint64_t now) {
     host.arrived(std::span(bytes).first(is_cut ? input.below(sizeof bytes) : sizeof bytes), now);
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::Host host;
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
+    Host host;
     std::uint64_t now = 1'000'000;
     host.open(now);
     host.open(now);
@@ -192,7 +190,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const auto step = input.take<std::uint8_t>();
         switch (step % 8) {
             case 0:
-                tagwire::fuzz::deliver_raw(host, input, now);
+                deliver_raw(host, input, now);
                 break;
             case 1:
                 host.push(step / 8, now);
@@ -210,9 +208,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 host.node().tell_all(now);
                 break;
             default:
-                tagwire::fuzz::deliver_near(host, input, now);
+                deliver_near(host, input, now);
                 break;
         }
     }
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"ud_packets", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::ud_packets_fuzz

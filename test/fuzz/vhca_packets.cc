@@ -4,10 +4,11 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include "target.hpp"
 #include "vhca/fabric/udp_fabric.hpp"
 #include "vhca_victim.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::vhca_packets_fuzz {
 namespace {
 
 /** Takes everything, except when the input says that it is full. */
@@ -89,11 +90,13 @@ void run(Input& input) {
     }
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::run(input);
-    return 0;
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
+    run(input);
 }
+
+}  // namespace
+
+const Target kTarget{"vhca_packets", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::vhca_packets_fuzz

@@ -4,11 +4,12 @@
 // may end its own connections, and nothing else.
 #include <unistd.h>
 
+#include "target.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "vhca/fabric/shm_fabric.hpp"
 #include "vhca_victim.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::vhca_shm_fuzz {
 namespace {
 
 constexpr std::uint16_t kPeerLid = static_cast<std::uint16_t>(kPeer.node);
@@ -171,11 +172,13 @@ void run(Input& input) {
     }
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::run(input);
-    return 0;
+void run_input(const std::uint8_t* data, std::size_t size) {
+    Input input(data, size);
+    run(input);
 }
+
+}  // namespace
+
+const Target kTarget{"vhca_shm", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::vhca_shm_fuzz

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "input.hpp"
+#include "target.hpp"
 #include "vhca/driver/rings.hpp"
 
-namespace tagwire::fuzz {
+namespace tagwire::fuzz::vhca_wqe_fuzz {
 namespace {
 
 using namespace vhca;          // NOLINT(google-build-using-namespace)
@@ -409,18 +410,19 @@ void parse_bytes(Input& input) {
     }
 }
 
-}  // namespace
-}  // namespace tagwire::fuzz
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using namespace tagwire::fuzz;  // NOLINT(google-build-using-namespace)
+void run_input(const std::uint8_t* data, std::size_t size) {
     Input input(data, size);
     if (input.take<std::uint8_t>() % 4 == 0) {
         parse_bytes(input);
-        return 0;
+        return;
     }
     Program program;
     for (int acts = 0; acts != 300 && !input.at_end(); ++acts)
         program.act(input);
-    return 0;
 }
+
+}  // namespace
+
+const Target kTarget{"vhca_wqe", nullptr, run_input};
+
+}  // namespace tagwire::fuzz::vhca_wqe_fuzz

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replays corpus files through a fuzz target where libFuzzer is not linked: arguments are files or
-// directories.
-#include <cstddef>
-#include <cstdint>
+// Replays a corpus through a fuzz target where libFuzzer is not linked: --target=NAME, then files
+// or directories.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "targets.hpp"
 
 namespace {
 
@@ -18,14 +17,17 @@ void replay(const std::filesystem::path& file) {
     const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};
     std::printf("%s: %zu bytes\n", file.c_str(), bytes.size());
     std::fflush(stdout);  // the last name printed is the one that crashed
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    tagwire::fuzz::run_target(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+    tagwire::fuzz::choose_target(argc, argv);
     std::size_t files = 0;
     for (int i = 1; i < argc; ++i) {
+        if (std::string_view(argv[i]).starts_with("--"))
+            continue;
         if (!std::filesystem::is_directory(argv[i])) {
             replay(argv[i]);
             ++files;
