@@ -39,8 +39,11 @@ class VhcaUverbs : public ::testing::Test {
 
 /// All that a queue pair needs: rings of 16 entries in one piece of memory.
 class Parts {
+    static constexpr std::size_t kPageBytes = 256 * 1024, kRecordBytes = 4096;
+
   public:
-    explicit Parts(Commander& commander_) : commander(commander_), pages(64 * 1024), records(4096) {
+    explicit Parts(Commander& commander_)
+        : commander(commander_), pages(kPageBytes), records(kRecordBytes) {
         pd = commander.make_pd();
         cq = make_cq(15);
     }
@@ -108,11 +111,13 @@ class Parts {
     std::uint64_t take(std::size_t bytes) {
         const std::uint64_t address = pages.address() + used_;
         used_ += (bytes + 63) / 64 * 64;
+        EXPECT_LE(used_, kPageBytes);
         return address;
     }
     std::uint64_t take_record() {
         const std::uint64_t address = records.address() + records_used_;
         records_used_ += 64;
+        EXPECT_LE(records_used_, kRecordBytes);
         return address;
     }
 
