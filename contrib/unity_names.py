@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds file-local names that two sources of one target share: a unity build may join the two.
+"""Finds names that sources of one target share although they must not.
+
+File-local names: a unity build may join the two sources. Types of a namespace that two files of the
+target define, headers included: one program may have one definition only, and the linker does not
+tell.
 
 A name is local to its file if it stands in an unnamed namespace, is static at namespace scope, or
 is a macro that the file does not undefine. Local functions may share a name if their parameters
@@ -20,11 +24,16 @@ from class_sizes import end_of, plain
 # Files whose local names are not told apart yet. The list may shrink only.
 SHARING = set()
 
+# Where headers are found besides the folder of who includes them.
+HEADER_FOLDERS = ("src", "test/gtest", "test/gtest/contract", "contrib/libfabric", "test/libfabric")
+
 UNITY_FILE = re.compile(r"/Unity/unity_\d+_\w+\.\w+$")
 UNITY_SOURCE = re.compile(r'^#include "([^"]+)"', re.M)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*(define|undef)[ \t]+(\w+)", re.M)
 NAMESPACE = re.compile(r"^(?:inline\s+)?namespace\s*([\w:]*)$")
 TYPE = re.compile(r"^(?:typedef\s+)?(?:class|struct|union|enum(?:\s+class|\s+struct)?)\s+(\w+)")
+DEFINITION = re.compile(r"^(?:class|struct|union)\s+(\w+)\s*(?:final\b\s*)?(?::(?!:)[^=(]*)?$")
+INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
 FUNCTION = re.compile(r"(?P<name>operator\s*[^\s\w(]+|operator\s*\(\s*\)|[\w:~]+)\s*\(")
 VARIABLE = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 NO_NAME = re.compile(
@@ -124,9 +133,9 @@ def end_of_statement(text, at):
 
 
 def names_in(text):
-    """{(namespaces, name, kind)} of the names that are local to a file, and of its functions that
-    are not."""
-    found, functions = set(), set()
+    """{(namespaces, name, kind)} of the names that are local to a file, of its functions that are
+    not, and {(namespaces, name)} of the types that it defines and that are not local."""
+    found, functions, types = set(), set(), set()
 
     def scan(text, spaces, is_local):
         at, start = 0, 0
@@ -160,6 +169,9 @@ def names_in(text):
         if head:
             head = re.sub(r"\b(static|constexpr|inline|constinit|thread_local)\b", "", head)
             names = {(spaces, *name) for name in names_of(head.strip(), body)}
+            whole = without_template(" ".join(head.split()))
+            if not is_local and body is not None and (defined := DEFINITION.match(whole)):
+                types.add((spaces, defined[1]))
             if is_local or is_static:
                 found.update(names)
             else:
@@ -170,7 +182,7 @@ def names_in(text):
         macros[name] = action == "define"
     scan(plain(text), (), False)
     found |= {((), name, None) for name, is_defined in macros.items() if is_defined}
-    return found, functions
+    return found, functions, types
 
 
 def may_share(kind, other):
@@ -184,7 +196,7 @@ def collisions(names_by_file):
     """(file, file, name) of each local name that another file has, too. Functions may differ in
     their parameters, but a local one hides all others of its namespace."""
     owners, functions = defaultdict(list), defaultdict(set)
-    for file, (local, others) in sorted(names_by_file.items()):
+    for file, (local, others, _) in sorted(names_by_file.items()):
         for spaces, name, kind in local:
             owners[spaces, name].append((file, kind))
         for spaces, name, _ in others:
@@ -198,22 +210,58 @@ def collisions(names_by_file):
                 yield other, file, name
 
 
+def headers_of(source, folders, known):
+    """The headers of the tree that a source includes, and those that they include."""
+    found, waiting = set(), [source]
+    while waiting:
+        file = waiting.pop()
+        if file not in known:
+            known[file] = INCLUDE.findall(file.read_text())
+        for name in known[file]:
+            header = next((path for folder in (file.parent, *folders)
+                           if (path := (folder / name).resolve()).is_file()), None)
+            if header is not None and header not in found:
+                found.add(header)
+                waiting.append(header)
+    return found
+
+
+def twice_defined(names_by_file):
+    """(file, file, name) of each type that two files define."""
+    first = {}
+    for file, (_, _, types) in sorted(names_by_file.items()):
+        for spaces, name in sorted(types):
+            other = first.setdefault((spaces, name), file)
+            if other != file:
+                yield other, file, "::".join((*spaces, name))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build directory that CMake has configured")
     build = parser.parse_args().build
     root = Path(__file__).resolve().parent.parent
-    names, failures, used = {}, set(), set()
+    names, failures, used, known, twice = {}, set(), set(), {}, set()
+    folders = [root / name for name in HEADER_FOLDERS]
     targets = sources_by_target(build)
+
+    def look_at(file):
+        path = str(file.relative_to(root))
+        if path not in names:
+            names[path] = names_in(file.read_text())
+        return path
+
     for _, files in sorted(targets.items()):
-        here = {}
+        here, with_headers = {}, {}
         for file in files:
             if root not in file.parents or build.resolve() in file.parents or not file.is_file():
                 continue
-            path = str(file.relative_to(root))
-            if path not in names:
-                names[path] = names_in(file.read_text())
+            path = look_at(file)
             here[path] = names[path]
+            for header in headers_of(file, folders, known):
+                path = look_at(header)
+                with_headers[path] = names[path]
+        twice.update(twice_defined(here | with_headers))
         for first, second, name in collisions(here):
             used |= SHARING & {first, second}
             if not SHARING & {first, second}:
@@ -221,11 +269,13 @@ def main():
     for second, first, name in sorted(failures):
         print(f"{second}: error: {name} is local, and {first} has one, too: a unity build may "
               f"join them")
+    for second, first, name in sorted((second, first, name) for first, second, name in twice):
+        print(f"{second}: error: {name} is defined in {first}, too, and one program has both")
     for path in sorted(SHARING - used):
         print(f"{path}: error: it shares no name any more: take it out of SHARING")
     print(f"unity_names: {len(names)} sources of {len(targets)} targets, {len(failures)} names "
-          f"that two files of a target share")
-    return 1 if failures or SHARING - used else 0
+          f"that two files of a target share, {len(twice)} types with two definitions")
+    return 1 if failures or twice or SHARING - used else 0
 
 
 if __name__ == "__main__":

@@ -60,6 +60,18 @@ class Names(unittest.TestCase):
         self.assertEqual(shared("namespace a::b {\nnamespace {\nint c = 1;\n}\n}\n",
                                 "namespace a {\nnamespace b {\nstatic int c = 1;\n}\n}\n"), ["c"])
 
+    def test_a_type_of_a_namespace_is_defined_once(self):
+        def twice(first, second):
+            names = {"a.cc": unity_names.names_in(first), "b.hpp": unity_names.names_in(second)}
+            return [name for _, _, name in unity_names.twice_defined(names)]
+
+        one = "namespace a {\nclass T final : public B<int> {\n  int i;\n};\n}\n"
+        self.assertEqual(twice(one, "namespace a {\nstruct T {\n};\n}\n"), ["a::T"])
+        self.assertEqual(twice(one, "namespace a {\nclass T;\nT f(T t) { return t; }\n}\n"), [])
+        self.assertEqual(twice(one, "namespace b {\nclass T {\n};\n}\n"), [])
+        self.assertEqual(twice(one, local("class T {\n};")), [])
+        self.assertEqual(twice(one, "namespace a {\nclass T::Inner {\n};\n}\n"), [])
+
 
 class Targets(unittest.TestCase):
     def test_sources_are_those_of_the_unity_files_of_a_target(self):

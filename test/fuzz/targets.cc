@@ -54,7 +54,7 @@ void run_target(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace tagwire::fuzz
 
-// What libFuzzer calls, where it is linked.
+// libFuzzer calls these where it is linked.
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

@@ -57,10 +57,10 @@ bool falls_asleep(Entity& entity, unsigned events) {
 
 /// Progresses, and sleeps whenever there is nothing to do. False: nobody woke it.
 bool sleep_until(Entity& entity, unsigned events, const std::function<bool()>& done) {
-    using Clock = std::chrono::steady_clock;
+    using SteadyClock = std::chrono::steady_clock;
     const int fd = event_fd(entity);
     std::uint64_t arrived = entity.am_count;
-    Clock::time_point last = Clock::now();
+    SteadyClock::time_point last = SteadyClock::now();
     while (!done()) {
         if (entity.progress() != 0)
             continue;
@@ -70,7 +70,7 @@ bool sleep_until(Entity& entity, unsigned events, const std::function<bool()>& d
         if (status != UCS_OK || !is_readable(fd, kPatienceMs))
             return false;
         // Wake-ups that bring nothing, such as keepalive's, are no reason to wait for ever.
-        const Clock::time_point now = Clock::now();
+        const SteadyClock::time_point now = SteadyClock::now();
         if (std::exchange(arrived, entity.am_count) != entity.am_count)
             last = now;
         else if (now - last > std::chrono::milliseconds(kPatienceMs))

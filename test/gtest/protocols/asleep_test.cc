@@ -20,7 +20,7 @@ constexpr double kLoss = 0.02;
 constexpr unsigned kPatternPackets = 3;  // whose fate is chosen
 constexpr unsigned kAwakeMax = 400;      // a side that spins is awake far more often
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
-constexpr int kPatienceMs = 60'000;  // then it sleeps for ever
+constexpr int kAsleepPatienceMs = 60'000;  // then it sleeps for ever
 
 /// A seed by which a virtual HCA loses, of the first packets that it sends, those of `pattern` (bit
 /// i: packet i), and of the others as many as it may.
@@ -103,13 +103,14 @@ class Sleeper {
     bool sleep(int fd) {
         ++awake_;
         if (way_ == Sleep::kWaiting) {
-            if (tw_worker_wait(node_->worker(), TW_WAIT_SLEEP, kPatienceMs / 1000 * kNsPerSecond) !=
-                TW_OK)
+            if (tw_worker_wait(node_->worker(), TW_WAIT_SLEEP,
+                               kAsleepPatienceMs / 1000 * kNsPerSecond) != TW_OK)
                 return false;
         } else if (tw_worker_progress(node_->worker()) == 0) {
             const tw_status_t armed = tw_worker_arm(node_->worker());
             pollfd polled{fd, POLLIN, 0};
-            if (armed != TW_ERR_BUSY && (armed != TW_OK || ::poll(&polled, 1, kPatienceMs) != 1))
+            if (armed != TW_ERR_BUSY &&
+                (armed != TW_OK || ::poll(&polled, 1, kAsleepPatienceMs) != 1))
                 return false;
         }
         take_ends();
@@ -134,7 +135,7 @@ class Sleeper {
         pollfd polled[] = {{peer_, POLLIN, 0}, {fd, POLLIN, 0}};
         while (::recv(peer_, &byte, 1, MSG_DONTWAIT) < 0) {
             node_->progress();
-            if (tw_worker_arm(node_->worker()) == TW_OK && ::poll(polled, 2, kPatienceMs) < 1)
+            if (tw_worker_arm(node_->worker()) == TW_OK && ::poll(polled, 2, kAsleepPatienceMs) < 1)
                 return 19;
         }
         node_.reset();
@@ -165,8 +166,9 @@ class MsgAsleep : public ::testing::Test {
             ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);
             const std::uint64_t first_seed = seed_of(first_lost, 1);
             const std::uint64_t second_seed = seed_of(second_lost, first_seed + 1);
-            Child first([&](int) { return Sleeper(sockets[0], way, first_seed).run(true); });
-            Child second(
+            SecondProcess first(
+                [&](int) { return Sleeper(sockets[0], way, first_seed).run(true); });
+            SecondProcess second(
                 [&](int) { return Sleeper(sockets[1], other, second_seed).run(both_speak); });
             EXPECT_EQ(first.result(), 0);
             EXPECT_EQ(second.result(), 0);

@@ -12,7 +12,7 @@
 namespace tagwire::test {
 namespace {
 
-using Kind = QueueHistory::Kind;
+using HistoryKind = QueueHistory::Kind;
 using Right = ModelEnv<std::memory_order_seq_cst, true>;
 using OvertakesKept = ModelEnv<std::memory_order_seq_cst, true, false>;
 
@@ -31,7 +31,7 @@ class Recorded {
         request.value = value;
         request.home = &returns_;
         has_kept_ |= !queue_.push(value, request);
-        history_.add(Kind::kPush, value, begin, history_.now());
+        history_.add(HistoryKind::kPush, value, begin, history_.now());
     }
     void poll(unsigned max) {
         std::array<std::uint64_t, 4> values{};
@@ -40,11 +40,11 @@ class Recorded {
         const std::uint64_t end = history_.now();
         std::size_t before = QueueHistory::kNone;
         for (unsigned i = 0; i < count; ++i)
-            before = history_.add(Kind::kTake, values.at(i), begin, end, before);
+            before = history_.add(HistoryKind::kTake, values.at(i), begin, end, before);
         taken_ += count;
         // A thread that looks in vain again and again: the search takes some of its calls.
         if (count < max && history_.size() < kRecordedNothings)
-            history_.add(Kind::kNothing, 0, begin, end, before);
+            history_.add(HistoryKind::kNothing, 0, begin, end, before);
         else if (count < max)
             history_.add_unjudged(begin, end);
     }
@@ -107,7 +107,7 @@ TEST(QueueHistories, a_completion_that_overtakes_those_that_are_kept_would_be_fo
 QueueHistory history(std::initializer_list<std::array<std::uint64_t, 4>> calls) {
     QueueHistory all;
     for (const auto& [kind, value, begin, end] : calls)
-        all.add(static_cast<Kind>(kind), value, begin, end);
+        all.add(static_cast<HistoryKind>(kind), value, begin, end);
     return all;
 }
 constexpr std::uint64_t kPush = 0, kTake = 1, kNothing = 2;
@@ -181,8 +181,8 @@ TEST(QueueHistories, kept_completions_are_hidden_while_another_thread_moves_them
 
 TEST(QueueHistories, what_one_call_takes_is_in_order) {
     QueueHistory all = history({{kPush, 1, 1, 2}, {kPush, 2, 3, 4}});
-    const std::size_t first = all.add(Kind::kTake, 2, 5, 6);
-    all.add(Kind::kTake, 1, 5, 6, first);
+    const std::size_t first = all.add(HistoryKind::kTake, 2, 5, 6);
+    all.add(HistoryKind::kTake, 1, 5, 6, first);
     EXPECT_FALSE(all.is_linearizable(true));
 }
 

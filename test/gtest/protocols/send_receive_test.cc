@@ -9,7 +9,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::size_t kLengths[] = {
+constexpr std::size_t kSendLengths[] = {
     0,    1,    8,    63,    64,    95,    96,    97,    112,    1000,   4096,    8191,   8192,
     8240, 8256, 8300, 16384, 32767, 32768, 65535, 65536, 100000, 262144, 1048576, 5000000};
 
@@ -18,7 +18,7 @@ class MsgSend : public MsgTest {};
 TEST_F(MsgSend, expected_messages_of_all_lengths_arrive) {
     Node& a = node(0);
     Node& b = node(1);
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kSendLengths) {
         const Bytes data = pattern(length, length);
         Bytes received(length + 1, std::byte{0xee});
         int sent = 0, got = 0;
@@ -44,24 +44,24 @@ TEST_F(MsgSend, unexpected_messages_of_all_lengths_arrive_in_order) {
     Node& a = node(0);
     Node& b = node(1);
     std::vector<Bytes> data;
-    int sent[std::size(kLengths)];
-    for (std::size_t i = 0; i < std::size(kLengths); ++i)
-        data.push_back(pattern(kLengths[i], i));
-    for (std::size_t i = 0; i < std::size(kLengths); ++i) {
+    int sent[std::size(kSendLengths)];
+    for (std::size_t i = 0; i < std::size(kSendLengths); ++i)
+        data.push_back(pattern(kSendLengths[i], i));
+    for (std::size_t i = 0; i < std::size(kSendLengths); ++i) {
         const tw_op_t transmit = op(&sent[i]);
         ASSERT_EQ(tw_tag_send(a.to(b), data[i].data(), data[i].size(), 9, &transmit, nullptr),
                   TW_INPROGRESS);
     }
-    run_until([&] { return b.counter("rx_unexpected") == std::size(kLengths); });
-    for (std::size_t i = 0; i < std::size(kLengths); ++i) {
-        Bytes received(kLengths[i]);
+    run_until([&] { return b.counter("rx_unexpected") == std::size(kSendLengths); });
+    for (std::size_t i = 0; i < std::size(kSendLengths); ++i) {
+        Bytes received(kSendLengths[i]);
         int got = 0;
         const tw_op_t receive = op(&got);
         ASSERT_EQ(
             tw_tag_recv(b.worker(), received.data(), received.size(), 9, 0, &receive, nullptr),
             TW_INPROGRESS);
-        EXPECT_EQ(end_of(b, &got).message_length, kLengths[i]);
-        EXPECT_EQ(received, data[i]) << kLengths[i];
+        EXPECT_EQ(end_of(b, &got).message_length, kSendLengths[i]);
+        EXPECT_EQ(received, data[i]) << kSendLengths[i];
         EXPECT_EQ(end_of(a, &sent[i]).status, TW_OK);
     }
 }

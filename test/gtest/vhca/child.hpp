@@ -24,9 +24,9 @@
 namespace tagwire::test {
 
 /// Runs `body(socket)`; its result is what the body returns.
-class Child {
+class SecondProcess {
   public:
-    explicit Child(const std::function<int(int)>& body) {
+    explicit SecondProcess(const std::function<int(int)>& body) {
         std::array<int, 2> sockets{};
         EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()), 0);
         pid_ = ::fork();
@@ -38,7 +38,7 @@ class Child {
         ::close(sockets[1]);
         socket_ = sockets[0];
     }
-    ~Child() {
+    ~SecondProcess() {
         ::close(socket_);
         if (pid_ > 0)
             kill();

@@ -74,7 +74,7 @@ int echo_side(int socket, std::uint32_t bytes, std::uint32_t count,
 }
 
 void echo_test(std::uint32_t bytes, std::uint32_t count, const vhca::EngineConfig& config) {
-    Child child([&](int socket) { return echo_side(socket, bytes, count, config); });
+    SecondProcess child([&](int socket) { return echo_side(socket, bytes, count, config); });
     Host host(kMemoryBytes, config);
     ASSERT_TRUE(host.ok());
     Address peer;
@@ -120,7 +120,7 @@ TEST(VhcaEngine, messages_survive_a_lossy_fabric) {
 }
 
 TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
-    Child child([](int socket) {
+    SecondProcess child([](int socket) {
         Host host(kMemoryBytes);
         Address peer;
         fill(host.memory(), kLongBytes, 1);
@@ -146,7 +146,7 @@ TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
 
 // Posted requests go out and complete although no thread drives the engine meanwhile.
 TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
-    Child child([](int socket) {
+    SecondProcess child([](int socket) {
         Host host(kMemoryBytes);
         Address peer;
         return join(host, socket, &peer) && meet(socket) ? 0 : 1;
@@ -239,7 +239,7 @@ int sleeping_ping_pong(int socket, bool is_first) {
 }
 
 TEST(VhcaEngine, no_wake_up_is_lost_between_sleepers) {
-    Child child([](int socket) { return sleeping_ping_pong(socket, false); });
+    SecondProcess child([](int socket) { return sleeping_ping_pong(socket, false); });
     EXPECT_EQ(sleeping_ping_pong(child.socket(), true), 0);
     EXPECT_EQ(child.result(), 0);
 }
@@ -265,7 +265,7 @@ TEST(VhcaEngine, a_killed_peer_is_noticed_by_the_timer_and_leaves_nothing) {
     wait_until_helper_runs(host);
     const std::size_t before = descriptors();
     {
-        Child child([](int socket) {
+        SecondProcess child([](int socket) {
             Host other(kMemoryBytes);
             Address peer;
             join(other, socket, &peer);
@@ -296,7 +296,7 @@ TEST(VhcaEngine, a_killed_peer_is_noticed_by_the_timer_and_leaves_nothing) {
 
 TEST(VhcaEngine, the_time_in_which_a_peer_does_not_run_is_none_of_its_timeout) {
     TW_SKIP_FORK_BESIDE_THREADS();
-    Child child([](int socket) {
+    SecondProcess child([](int socket) {
         Host other(kMemoryBytes);
         Address peer;
         return join(other, socket, &peer) && meet(socket) ? 0 : 1;
@@ -333,7 +333,7 @@ TEST(VhcaEngine, a_forked_child_gets_an_engine_of_its_own) {
     wait_until_helper_runs(host);
     const std::uint32_t node = host.address().node;
     const vhca::Engine* const engine = &host.engine();
-    Child child([&](int socket) {
+    SecondProcess child([&](int socket) {
         // The parent's objects are dead matter, but can be called.
         vhca::Completion completion;
         if (host.poll(&completion))

@@ -47,7 +47,7 @@ int send_to_self(int socket, const vhca::EngineConfig& config, int error_fd) {
     if (::write(socket, &outcome, sizeof outcome) != sizeof outcome)
         return 3;
     // A child of a fork has neither a trace nor a summary.
-    Child child([](int) {
+    SecondProcess child([](int) {
         vhca::Engine::say_farewell();
         return 0;
     });
@@ -75,7 +75,7 @@ void run(const TraceFolder& folder, const vhca::EngineConfig& config, Left* left
     const int error_fd =
         ::open(folder.file("error").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0600);
     ASSERT_GE(error_fd, 0);
-    Child child([&](int socket) { return send_to_self(socket, config, error_fd); });
+    SecondProcess child([&](int socket) { return send_to_self(socket, config, error_fd); });
     ASSERT_EQ(::read(child.socket(), &left_p->outcome, sizeof left_p->outcome),
               static_cast<ssize_t>(sizeof left_p->outcome));
     ASSERT_EQ(child.result(), 0);
@@ -165,7 +165,7 @@ TEST(VhcaEngineTrace, ethernet_port_of_shared_memory_writes_roce_over_ipv6) {
     config.link_layer = vhca::LinkLayer::kEthernet;
     const int error_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     // Without a peer: the header of the file is there at once.
-    Child child([&](int) {
+    SecondProcess child([&](int) {
         ::dup2(error_fd, STDERR_FILENO);
         vhca::Engine* engine = nullptr;
         const int error = vhca::Engine::get(config, &engine);

@@ -206,7 +206,7 @@ TEST(VhcaPacketTrace, full_disk_leaves_whole_records) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     const std::string path = folder.file("a.pcap");
-    Child child([&path](int) {
+    SecondProcess child([&path](int) {
         const rlimit limit{100'000, 100'000};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         const PacketFramer framer(FrameKind::kRoceIpv4);

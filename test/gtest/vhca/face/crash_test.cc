@@ -51,7 +51,7 @@ int swallow(int socket) {
 constexpr Patience kShort{.timeout = 17, .retry_cnt = 5};
 constexpr auto kLeast = std::chrono::nanoseconds((kShort.retry_cnt + 1) * (4096LL << 10));
 
-void join(Side& side, Child& child) {
+void join(Side& side, SecondProcess& child) {
     const std::optional<Address> peer = exchange(child.socket(), side);
     ASSERT_TRUE(peer);
     side.connect(peer->path, peer->qpn, kShort);
@@ -68,7 +68,7 @@ int post(const Side& side, std::uint64_t number) {
 
 TEST(VhcaCrash, peer_killed_in_mid_traffic_is_one_retry_error_and_the_rest_is_flushed) {
     TW_SKIP_FORK_BESIDE_THREADS();
-    Child child(swallow);
+    SecondProcess child(swallow);
     Side side({});
     join(side, child);
     std::uint64_t posted = 0, completed = 0;
@@ -98,7 +98,7 @@ TEST(VhcaCrash, peer_killed_in_mid_traffic_is_one_retry_error_and_the_rest_is_fl
 
 TEST(VhcaCrash, dead_peer_is_not_given_up_before_the_last_retry) {
     TW_SKIP_FORK_BESIDE_THREADS();
-    Child child(swallow);
+    SecondProcess child(swallow);
     Side side({});
     join(side, child);
     ASSERT_EQ(post(side, 1), 0);
