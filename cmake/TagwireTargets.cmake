@@ -2,6 +2,7 @@
 # Functions by which the module directories declare their targets.
 include_guard(GLOBAL)
 include(GoogleTest)
+include(TagwireParts)
 find_program(TAGWIRE_ENV env REQUIRED)
 
 # tw_precompile_std(<target> [REUSE_FROM <target>])
@@ -85,6 +86,7 @@ function(tw_add_test_variant name)
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test_variant(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
+    tw_label_parts(parts OF ${arg_OF} FILTER ${arg_FILTER} ENVIRONMENT ${arg_ENVIRONMENT})
     tw_resolve_cases("tw_add_test_variant(${name})")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 180)
@@ -96,6 +98,7 @@ function(tw_add_test_variant name)
         set(arg_LABELS unit quick)
     endif()
     tw_note_thread_program(${arg_OF} ${arg_LABELS})
+    list(APPEND arg_LABELS ${parts})
     if(TAGWIRE_TESTS_BY_PROGRAM AND NOT arg_APART)
         set(filter ${arg_FILTER})
         list(TRANSFORM filter PREPEND --gtest_filter=)
@@ -221,6 +224,7 @@ function(tw_add_suite_variant name tier)
         message(FATAL_ERROR "tw_add_suite_variant(${name}): no KIND, or unknown arguments "
                             "'${arg_UNPARSED_ARGUMENTS}'")
     endif()
+    tw_label_parts(parts OF ${arg_OF} FILTER ${arg_FILTER} ENVIRONMENT ${arg_ENVIRONMENT})
     tw_resolve_cases("tw_add_suite_variant(${name})")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 240)
@@ -240,7 +244,7 @@ function(tw_add_suite_variant name tier)
     tw_note_thread_program(${arg_OF} ${arg_KIND} ${tier})
     add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
     set_tests_properties(${name} PROPERTIES
-        LABELS "${arg_KIND};${tier}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
+        LABELS "${arg_KIND};${tier};${parts}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
         ENVIRONMENT "${arg_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "] 0 tests from")
 endfunction()
 
