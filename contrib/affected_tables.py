@@ -70,8 +70,8 @@ STAGES = {
     "asan": (CODE | {"uses-bench"},
              "it builds all but benchmarks and MPI, and clang's stage needs its build directory"),
     "clang": (CODE | {"uses-bench"}, "it parses every source that asan's build leaves out"),
-    "tsan": (PRODUCTS - transports("tcp") - {"uses-command", "uses-examples"},
-             "no test for ThreadSanitizer runs over tcp, or is of the command or an example"),
+    "tsan": (PRODUCTS - {"uses-command", "uses-examples"},
+             "no test for ThreadSanitizer is of the command or an example"),
     # Char is unsigned there and alignments differ, so that a warning or a static_assert of any
     # part may come there alone.
     "aarch64": (PRODUCTS - {"uses-provider"} | {"uses-aarch64-root"} |

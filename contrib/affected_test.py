@@ -88,7 +88,7 @@ class MadeUp(unittest.TestCase):
         verdict = self.touch("src/uct/tcp/tcp.cc")
         self.assertEqual((verdict.parts, verdict.folders), (["tcp"], []))
         self.assertEqual(verdict.expression, "^(check|uses-tcp)$")
-        self.assertTrue({"tsan", "kernel", "libfabric"}.isdisjoint(verdict.stages))
+        self.assertTrue({"kernel", "libfabric"}.isdisjoint(verdict.stages))
         self.assertTrue({"build", "test", "lint", "asan", "fuzz"} <= set(verdict.stages))
 
     def test_a_header_of_a_transport_touches_its_tests_and_not_who_names_it(self):
