@@ -9,7 +9,12 @@ export CCACHE_BASEDIR=$1 CCACHE_NOHASHDIR=1
 # times: without that, ccache keeps nothing of a file that was edited during its compilation.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 shift
-set -- "${@//"$PWD/"/}"
+words=()
+for word in "$@"; do
+    [[ $word == -D* ]] || word=${word//"$PWD/"/}
+    words+=("$word")
+done
+set -- "${words[@]}"
 # clang writes where a precompiled header came from into it, made absolute: a name that is absolute
 # and the same for every clone.
 [[ ${!#} != *cmake_pch.hxx.cxx ]] || set -- "${@:1:$#-1}" "/proc/self/cwd/${!#}"

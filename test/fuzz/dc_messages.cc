@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages for the target of a dc interface from an initiator on the virtual HCA, mixed with what
 // its user does, who has an endpoint to the attacker's own target.
+#include "common/built.hpp"
 #include "message_victim.hpp"
 #include "target.hpp"
 
@@ -50,7 +51,7 @@ class DcAttack : public test::DcStranger {
 };
 
 void prepare() {
-    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA, 0);
+    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca().c_str(), 0);
     ::setenv("TAGWIRE_IB_DEVICES", "vhca0", 1);
     ::setenv("TAGWIRE_LOG_LEVEL", "error", 0);
 }

@@ -4,6 +4,7 @@
 // places of announced ones, and begins and ends connections in each phase of that.
 #include <string>
 
+#include "common/built.hpp"
 #include "msg_steps.hpp"
 #include "target.hpp"
 
@@ -11,7 +12,7 @@ namespace tagwire::fuzz::msg_wireup_fuzz {
 namespace {
 
 void prepare() {
-    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA, 0);
+    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca().c_str(), 0);
     ::setenv("TAGWIRE_VHCA_DEVICES", "2", 1);
     ::setenv("TAGWIRE_TAG_OFFLOAD", "y", 1);
     ::setenv("TAGWIRE_RNDV_RAILS", "2", 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages for an rc interface from plain queue pairs on the virtual HCA, mixed with what its user
 // does.
+#include "common/built.hpp"
 #include "message_victim.hpp"
 #include "target.hpp"
 
@@ -29,7 +30,7 @@ class RcAttack : public test::Stranger {
 };
 
 void prepare() {
-    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA, 0);
+    ::setenv("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca().c_str(), 0);
     ::setenv("TAGWIRE_IB_DEVICES", "vhca0", 1);
     ::setenv("TAGWIRE_LOG_LEVEL", "error", 0);
 }

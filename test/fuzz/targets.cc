@@ -16,7 +16,7 @@ constexpr const Target* kTargets[] = {
     &ib_address_fuzz::kTarget,   &msg_address_fuzz::kTarget, &msg_messages_fuzz::kTarget,
     &msg_script_fuzz::kTarget,   &sm_peer_fuzz::kTarget,     &sm_wire_fuzz::kTarget,
     &tcp_stream_fuzz::kTarget,   &ud_packets_fuzz::kTarget,
-#ifdef TAGWIRE_TEST_VHCA
+#ifdef TAGWIRE_FUZZ_VHCA
     &dc_messages_fuzz::kTarget,  &msg_wireup_fuzz::kTarget,  &rc_messages_fuzz::kTarget,
     &vhca_packets_fuzz::kTarget, &vhca_shm_fuzz::kTarget,    &vhca_wqe_fuzz::kTarget,
 #endif

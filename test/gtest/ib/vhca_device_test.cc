@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/built.hpp"
 #include "ucs/environment_guard.hpp"
 #include "uct/ib/device.hpp"
 
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 
 class Devices : public testing::Test {
   protected:
-    Devices() { environment_.set("TAGWIRE_IB_VHCA_LIBRARY", TAGWIRE_TEST_VHCA); }
+    Devices() { environment_.set("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca().c_str()); }
 
     bool admits_vhca(const char* setting) {
         environment_.set("TAGWIRE_IB_DEVICES", setting);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "common/built.hpp"
 #include "common/skip.hpp"
 #include "uct/ib/device.hpp"
 #include "uct/ib/verbs.hpp"
@@ -28,18 +29,18 @@ std::set<std::string> names_in(const VerbsLibrary& library) {
 TEST(VirtualLibrary, is_found_by_name_beside_this_code) {
     const VerbsLibrary library = load_verbs_library(VerbsOrigin::kVirtual, "libtagwire-vhca.so");
     ASSERT_EQ(library.problem, "");
-    EXPECT_TRUE(std::filesystem::equivalent(library.path, TAGWIRE_TEST_VHCA)) << library.path;
+    EXPECT_TRUE(std::filesystem::equivalent(library.path, test::built_vhca())) << library.path;
     EXPECT_TRUE(library.has_virtual_hca);
     EXPECT_TRUE(names_in(library).contains("vhca0"));
 }
 
 TEST(VirtualLibrary, is_found_by_path) {
-    EXPECT_EQ(load_verbs_library(VerbsOrigin::kVirtual, TAGWIRE_TEST_VHCA).problem, "");
+    EXPECT_EQ(load_verbs_library(VerbsOrigin::kVirtual, test::built_vhca()).problem, "");
 }
 
 TEST(VirtualLibrary, stands_beside_the_system_s) {
     const VerbsLibrary system = load_verbs_library(VerbsOrigin::kSystem, "libibverbs.so.1");
-    const VerbsLibrary ours = load_verbs_library(VerbsOrigin::kVirtual, TAGWIRE_TEST_VHCA);
+    const VerbsLibrary ours = load_verbs_library(VerbsOrigin::kVirtual, test::built_vhca());
     ASSERT_EQ(ours.problem, "");
     if (!system.problem.empty())
         TW_SKIP(system.problem);
@@ -49,7 +50,8 @@ TEST(VirtualLibrary, stands_beside_the_system_s) {
 }
 
 TEST(VirtualLibrary, that_took_the_system_s_place_is_noticed) {
-    const VerbsLibrary library = load_verbs_library(VerbsOrigin::kSystem, TAGWIRE_TEST_DROPIN);
+    const VerbsLibrary library =
+        load_verbs_library(VerbsOrigin::kSystem, test::built("lib/vhca/libibverbs.so.1"));
     ASSERT_EQ(library.problem, "");
     EXPECT_TRUE(library.has_virtual_hca);
     EXPECT_EQ(names_in(library), std::set<std::string>{"vhca0"});

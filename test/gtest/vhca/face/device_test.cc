@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <string>
 
+#include "common/built.hpp"
 #include "vhca/face/fixture.hpp"
 
 namespace tagwire::test {
@@ -166,13 +167,14 @@ TEST_F(VhcaDevice, what_is_not_offered_fails_as_with_a_provider_that_lacks_it) {
 }
 
 TEST_F(VhcaDevice, both_drop_in_libraries_share_one_device_library) {
-    ASSERT_NE(dlopen(TAGWIRE_TEST_MLX5, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
-    void* mlx5 = dlopen(TAGWIRE_TEST_MLX5, RTLD_NOW | RTLD_NOLOAD);
+    const std::string file = built("lib/vhca/libmlx5.so.1");
+    ASSERT_NE(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+    void* mlx5 = dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
     using IsSupported = bool (*)(ibv_device*);
     const auto is_supported = reinterpret_cast<IsSupported>(dlsym(mlx5, "mlx5dv_is_supported"));
     ASSERT_NE(is_supported, nullptr);
     EXPECT_TRUE(is_supported(device));
-    void* direct = dlopen(TAGWIRE_TEST_VHCA, RTLD_NOW | RTLD_NOLOAD);
+    void* direct = dlopen(built_vhca().c_str(), RTLD_NOW | RTLD_NOLOAD);
     ASSERT_NE(direct, nullptr) << "the library beside the drop-ins is the one that they use";
     using GetName = const char* (*)(ibv_device*);
     const auto name = reinterpret_cast<GetName>(dlsym(direct, "tagwire_vhca_ibv_get_device_name"));
