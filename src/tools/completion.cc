@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/completion.hpp"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -24,7 +24,7 @@ struct Completed {
     std::string text;
     std::vector<CompletedOption> options;
     std::vector<CompletedOption> positionals;
-    std::vector<const CLI::App*> subcommands;
+    std::vector<DescribedCommand> subcommands;
     bool starts_program = false;
 
     std::string name() const {
@@ -82,39 +82,35 @@ std::string short_text(const std::string& words) {
         0, std::min({words.find(" ("), words.find("; "), words.find(". "), words.size()}));
 }
 
-CompletedOption completed(const std::string& command, const CLI::Option& option) {
+CompletedOption completed(const std::string& command, const DescribedOption& option) {
     CompletedOption result;
-    for (const std::string& name : option.get_snames())
-        result.names.push_back("-" + name);
-    for (const std::string& name : option.get_lnames())
-        result.names.push_back("--" + name);
-    const std::string own = option.get_positional() ? option.get_name(true) : result.names.back();
-    const std::string type = option.get_type_size() == 0 ? "" : option.get_type_name();
-    result.value = type.substr(0, type.find(':'));
-    result.choices = checked_choices(type);
+    if (!option.is_positional)
+        result.names = option.names;
+    result.value = option.type.substr(0, option.type.find(':'));
+    result.choices = checked_choices(option.type);
     if (result.choices.empty())
-        result.choices = known_choices(command, own);
-    result.text = short_text(option.get_description());
+        result.choices = known_choices(command, option.names.back());
+    result.text = short_text(option.text);
     return result;
 }
 
-void collect(const CLI::App& app, const std::vector<std::string>& path,
+void collect(const DescribedCommand& described, const std::vector<std::string>& path,
              std::vector<Completed>* all) {
     Completed command;
     command.path = path;
-    command.text = short_text(app.get_description());
-    command.starts_program = app.get_prefix_command();
-    for (const CLI::Option* option : app.get_options()) {
-        CompletedOption one = completed(command.name(), *option);
+    command.text = short_text(described.text);
+    command.starts_program = described.starts_program;
+    for (const DescribedOption& option : described.options) {
+        CompletedOption one = completed(command.name(), option);
         command.starts_program = command.starts_program || one.value.starts_with("PROGRAM");
-        (option->get_positional() ? command.positionals : command.options).push_back(one);
+        (option.is_positional ? command.positionals : command.options).push_back(one);
     }
-    command.subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+    command.subcommands = described.commands;
     all->push_back(command);
-    for (const CLI::App* sub : command.subcommands) {
+    for (const DescribedCommand& sub : described.commands) {
         std::vector<std::string> deeper = path;
-        deeper.push_back(sub->get_name());
-        collect(*sub, deeper, all);
+        deeper.push_back(sub.name);
+        collect(sub, deeper, all);
     }
 }
 
@@ -129,8 +125,8 @@ std::string quoted(const std::string& words) {
 /// All names and values that may come next, but values of options.
 std::vector<std::string> next_words(const Completed& command) {
     std::vector<std::string> words;
-    for (const CLI::App* sub : command.subcommands)
-        words.push_back(sub->get_name());
+    for (const DescribedCommand& sub : command.subcommands)
+        words.push_back(sub.name);
     for (const CompletedOption& one : command.positionals)
         words.insert(words.end(), one.choices.begin(), one.choices.end());
     for (const CompletedOption& option : command.options)
@@ -223,11 +219,10 @@ std::string zsh_function(const Completed& command) {
         " \\\n        '1:command:->command' '*::argument:->argument'\n"
         "    case $state in\n        command)\n            local -a commands=(";
     std::string calls;
-    for (const CLI::App* sub : command.subcommands) {
-        script += "\n                " +
-                  quoted(sub->get_name() + ":" + short_text(sub->get_description()));
-        calls += text("                %s) %s_%s ;;\n", sub->get_name().c_str(), function.c_str(),
-                      sub->get_name().c_str());
+    for (const DescribedCommand& sub : command.subcommands) {
+        script += "\n                " + quoted(sub.name + ":" + short_text(sub.text));
+        calls += text("                %s) %s_%s ;;\n", sub.name.c_str(), function.c_str(),
+                      sub.name.c_str());
     }
     return script +
            ")\n            _describe command commands\n            ;;\n        argument)\n"
@@ -255,9 +250,9 @@ std::string fish_condition(const Completed& command, const Completed& top) {
     for (const std::string& one : command.path)
         condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + one);
     std::string others;
-    for (const CLI::App* sub : top.subcommands)
-        if (sub->get_name() != command.path.front() && command.path.size() == 1)
-            others += " " + sub->get_name();
+    for (const DescribedCommand& sub : top.subcommands)
+        if (sub.name != command.path.front() && command.path.size() == 1)
+            others += " " + sub.name;
     return others.empty() ? condition
                           : condition + "; and not __fish_seen_subcommand_from" + others;
 }
@@ -269,10 +264,8 @@ std::string fish_script(const std::vector<Completed>& commands) {
     for (const Completed& command : commands) {
         const std::string start =
             "complete -c tagwire -n " + quoted(fish_condition(command, commands.front()));
-        for (const CLI::App* sub : command.subcommands) {
-            script += start + " -a " + sub->get_name() + " -d " +
-                      quoted(short_text(sub->get_description())) + "\n";
-        }
+        for (const DescribedCommand& sub : command.subcommands)
+            script += start + " -a " + sub.name + " -d " + quoted(short_text(sub.text)) + "\n";
         for (const CompletedOption& one : command.positionals) {
             const bool is_file = one.value == "FILE" || one.value.starts_with("OUT");
             if (is_file || !one.choices.empty())
@@ -300,9 +293,9 @@ std::string fish_script(const std::vector<Completed>& commands) {
 
 }  // namespace
 
-std::string completion_script(const CLI::App& app, const std::string& shell) {
+std::string completion_script(const DescribedCommand& described, const std::string& shell) {
     std::vector<Completed> commands;
-    collect(app, {}, &commands);
+    collect(described, {}, &commands);
     if (shell == "bash")
         return bash_script(commands);
     return shell == "zsh" ? zsh_script(commands) : fish_script(commands);

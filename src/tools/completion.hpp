@@ -4,13 +4,11 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}
+#include "tools/cli.hpp"
 
 namespace tagwire::tools {
 
 /// `shell`: bash, zsh or fish.
-std::string completion_script(const CLI::App& app, const std::string& shell);
+std::string completion_script(const DescribedCommand& described, const std::string& shell);
 
 }  // namespace tagwire::tools

@@ -2,38 +2,24 @@
 // The `tagwire-vhca` command: `tagwire vhca` for machines that have the virtual HCA only. It links
 // nothing of libtagwire. Exit status: 0 success, 1 failure, 2 wrong usage; `tagwire-vhca run` that
 // of the program which it starts.
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <exception>
 #include <string>
 
-#include "tagwire_version.h"
 #include "tools/failure.hpp"
-#include "tools/help.hpp"
 #include "tools/vhca.hpp"
+#include "tools/vhca_options.hpp"
 
 namespace {
 
 using namespace tagwire::tools;
 
 int run(int argc, char** argv, std::string* asked) {
-    CLI::App app("tagwire-vhca: test RDMA programs without a card", "tagwire-vhca");
-    app.set_version_flag("--version", "tagwire-vhca " TAGWIRE_VERSION_STRING);
-    use_wrapped_help(&app);
-    VhcaArguments arguments;
-    add_vhca_commands(&app, &arguments);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& success) {
-        return app.exit(success);
-    } catch (const CLI::ParseError& error) {
-        *asked = asked_of(app);
-        throw UsageError(error.what());
-    }
-    if (app.got_subcommand("run"))
-        return run_vhca_program(arguments.run);
-    show_vhca(arguments.info);
+    const VhcaCommandLine line = parse_vhca_command_line(argc, argv, asked);
+    if (line.run)
+        return run_vhca_program(*line.run);
+    if (line.info)
+        show_vhca(*line.info);
     return 0;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/vhca_options.hpp"
 
-#include <CLI/CLI.hpp>
+#include "tagwire_version.h"
+#include "tools/cli.hpp"
+#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -76,18 +78,18 @@ constexpr DeviceOption kDeviceFlags[] = {
      "Driver mlx5 by ioctl: programs may create objects by commands of the device (DEVX)"},
 };
 
-void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
+void add_device_options(const Command& run, VhcaRunArguments* arguments) {
     for (const DeviceOption& known : kDeviceOptions) {
-        run->add_option_function<std::string>(
+        run.add_option(
                known.option,
                [arguments, &known](const std::string& value) {
                    arguments->settings.emplace_back(known.variable, value);
                },
                known.doc)
-            ->type_name(known.type);
+            .type_name(known.type);
     }
     for (const DeviceOption& known : kDeviceFlags) {
-        run->add_flag_callback(
+        run.add_flag(
             known.option,
             [arguments, &known] { arguments->settings.emplace_back(known.variable, known.type); },
             known.doc);
@@ -96,33 +98,47 @@ void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
 
 }  // namespace
 
-void add_vhca_commands(CLI::App* app, VhcaArguments* arguments) {
-    app->require_subcommand(1);
-    CLI::App* run = app->add_subcommand(
+void add_vhca_commands(const Command& app, VhcaArguments* arguments) {
+    app.require_command();
+    const Command run = app.add_command(
         "run", "Start a program of libibverbs on the virtual HCA; its exit status is passed on");
-    run->add_option("command", arguments->run.command, "The program and its arguments, after --")
-        ->type_name("PROGRAM ARGS")
-        ->required();
+    run.add_option("command", &arguments->run.command, "The program and its arguments, after --")
+        .type_name("PROGRAM ARGS")
+        .required();
     using Driver = VhcaRunArguments::Driver;
-    run->add_option_function<std::string>(
+    run.add_option(
            "--driver",
            [arguments](const std::string& name) {
                arguments->run.driver = name == "mlx5" ? Driver::kMlx5 : Driver::kTagwire;
            },
            "libibverbs and libmlx5 of the program: tagwire (default), the fast ones of tagwire; "
            "mlx5, the system's own, above an emulated kernel")
-        ->check(CLI::IsMember({"tagwire", "mlx5"}))
-        ->type_name("NAME");
+        .choices({"tagwire", "mlx5"})
+        .type_name("NAME");
     add_device_options(run, &arguments->run);
-    CLI::App* info = app->add_subcommand("info", "Show the device and where its libraries are");
-    info->add_option("--json", arguments->info.json, "Write JSON to FILE, - for standard output")
-        ->type_name("FILE");
+    const Command info = app.add_command("info", "Show the device and where its libraries are");
+    info.add_option("--json", &arguments->info.json, "Write JSON to FILE, - for standard output")
+        .type_name("FILE");
 }
 
-std::string asked_of(const CLI::App& app) {
-    const std::vector<const CLI::App*> asked =
-        app.get_subcommands([](const CLI::App* one) { return one->parsed(); });
-    return app.get_name() + (asked.empty() ? "" : " " + asked_of(*asked.front()));
+VhcaCommandLine parse_vhca_command_line(int argc, char** argv, std::string* asked) {
+    const RootCommand app("tagwire-vhca", "tagwire-vhca: test RDMA programs without a card",
+                          "tagwire-vhca " TAGWIRE_VERSION_STRING);
+    VhcaArguments arguments;
+    add_vhca_commands(app, &arguments);
+    VhcaCommandLine line;
+    try {
+        if (!app.parse(words_of(argc, argv)))
+            return line;
+    } catch (const UsageError&) {
+        *asked = app.asked();
+        throw;
+    }
+    if (app.has_got("run"))
+        line.run = arguments.run;
+    else
+        line.info = arguments.info;
+    return line;
 }
 
 }  // namespace tagwire::tools

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The subcommands of `tagwire vhca`, which are those of `tagwire-vhca`, too.
+// The subcommands of `tagwire vhca`, and the command line of `tagwire-vhca`, which has the same.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "tools/cli.hpp"
 
 namespace tagwire::tools {
 
@@ -33,9 +32,16 @@ struct VhcaArguments {
 };
 
 /// Gives `app` its subcommands run and info. `*arguments` outlives it.
-void add_vhca_commands(CLI::App* app, VhcaArguments* arguments);
+void add_vhca_commands(const Command& app, VhcaArguments* arguments);
 
-/// "tagwire vhca run": the subcommands that were understood.
-std::string asked_of(const CLI::App& app);
+/// Without either, help or the version was printed.
+struct VhcaCommandLine {
+    std::optional<VhcaRunArguments> run;
+    std::optional<VhcaInfoArguments> info;
+};
+
+/// Reads that of `tagwire-vhca`. Throws UsageError; `*asked` is then the command whose --help
+/// explains it.
+VhcaCommandLine parse_vhca_command_line(int argc, char** argv, std::string* asked);
 
 }  // namespace tagwire::tools
