@@ -12,7 +12,7 @@
 namespace tagwire::tools {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 double figure_of(const json& result, Figure figure) {
     switch (figure) {
