@@ -2,6 +2,7 @@
 #include "over_vhca.hpp"
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "common/skip.hpp"
 #include "tools/job.hpp"
