@@ -28,13 +28,13 @@ struct Visit {
     std::uint32_t messages;
 };
 
-constexpr std::size_t kRoom = 200'000;
-constexpr std::uint64_t kTag = 1;
+constexpr std::size_t kChurnRoom = 200'000;
+constexpr std::uint64_t kChurnTag = 1;
 constexpr std::size_t kGuestsAtOnce = 4;
 
 std::size_t length_of(Random& random) {
     const std::uint64_t kind = random.below(8);
-    return kSelfDescribing + random.below(kind < 5 ? 200 : kind < 7 ? 9000 : kRoom - 100);
+    return kSelfDescribing + random.below(kind < 5 ? 200 : kind < 7 ? 9000 : kChurnRoom - 100);
 }
 
 // ---- The host
@@ -54,7 +54,7 @@ class Host {
   public:
     explicit Host(Trial& trial) : trial_(trial), party_(params()) {
         for (int i = 0; i < 16; ++i)
-            post(buffers_.emplace_back(Slot{this, std::vector<std::byte>(kRoom)}));
+            post(buffers_.emplace_back(Slot{this, std::vector<std::byte>(kChurnRoom)}));
     }
 
     void invite() {
@@ -131,7 +131,7 @@ class Host {
             auto& of = *static_cast<Slot*>(done->context);
             of.host->take(of, *done);
         };
-        must(tw_tag_recv(party_.worker(), slot.bytes.data(), slot.bytes.size(), kTag, 0, &op,
+        must(tw_tag_recv(party_.worker(), slot.bytes.data(), slot.bytes.size(), kChurnTag, 0, &op,
                          nullptr),
              "tw_tag_recv");
     }
@@ -213,8 +213,8 @@ int role_guest(Link& parent, Random& random) {
         std::vector<std::byte>& message = sent.emplace_back(length_of(random));
         fill(message, i);
         tw_status_t status = TW_OK;
-        while ((status = tw_tag_send(ep, message.data(), message.size(), kTag, nullptr, nullptr)) ==
-               TW_ERR_NO_RESOURCE) {
+        while ((status = tw_tag_send(ep, message.data(), message.size(), kChurnTag, nullptr,
+                                     nullptr)) == TW_ERR_NO_RESOURCE) {
             party.progress();
         }
         must(status, "tw_tag_send");

@@ -15,8 +15,8 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr std::uint64_t kTag = 5;
-constexpr std::size_t kRoom = 40'000;
+constexpr std::uint64_t kFloodTag = 5;
+constexpr std::size_t kFloodRoom = 40'000;
 constexpr std::size_t kFlooders = 3;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 // The default of TAGWIRE_UNEXPECTED_BYTES, once for what is kept and once for what keeps it; the
@@ -42,7 +42,7 @@ struct Flooder {
 
 class Flooded {
   public:
-    explicit Flooded(Trial& trial) : trial_(trial), buffer_(kRoom), party_(params()) {}
+    explicit Flooded(Trial& trial) : trial_(trial), buffer_(kFloodRoom), party_(params()) {}
 
     void endure(unsigned round) {
         const std::string name = "round " + std::to_string(round);
@@ -124,8 +124,8 @@ class Flooded {
             op.done = &done;
             tw_status_t status = TW_OK;
             if (!is_posted) {
-                status = tw_tag_recv(party_.worker(), buffer_.data(), buffer_.size(), kTag, 0, &op,
-                                     &request);
+                status = tw_tag_recv(party_.worker(), buffer_.data(), buffer_.size(), kFloodTag, 0,
+                                     &op, &request);
                 is_posted = status == TW_INPROGRESS;
             } else {
                 party_.progress();
@@ -152,7 +152,7 @@ class Flooded {
         tw_op_t op = {};
         op.done = &done;
         op.flags = TW_OP_PEEK | TW_OP_DISCARD;
-        while (tw_tag_recv(party_.worker(), nullptr, 0, kTag, 0, &op, nullptr) == TW_OK) {
+        while (tw_tag_recv(party_.worker(), nullptr, 0, kFloodTag, 0, &op, nullptr) == TW_OK) {
         }
     }
 
@@ -206,7 +206,7 @@ int role_flooder(Link& parent, Random& random) {
     const tw_ep_h ep = party.connect(*victim);
     constexpr std::size_t kInFlight = 512;
     struct Sent {
-        std::vector<std::byte> bytes = std::vector<std::byte>(kRoom);
+        std::vector<std::byte> bytes = std::vector<std::byte>(kFloodRoom);
         tw_request_h request = nullptr;
     };
     std::vector<Sent> ring(kInFlight);
@@ -230,10 +230,10 @@ int role_flooder(Link& parent, Random& random) {
         if (sent.request != nullptr)
             tw_request_free(std::exchange(sent.request, nullptr));
         const std::size_t length =
-            kSelfDescribing + random.below(random.one_in(4) ? kRoom - kSelfDescribing : 2000);
+            kSelfDescribing + random.below(random.one_in(4) ? kFloodRoom - kSelfDescribing : 2000);
         fill(std::span(sent.bytes).first(length), i);
         tw_status_t status = TW_OK;
-        while ((status = tw_tag_send(ep, sent.bytes.data(), length, kTag, nullptr,
+        while ((status = tw_tag_send(ep, sent.bytes.data(), length, kFloodTag, nullptr,
                                      &sent.request)) == TW_ERR_NO_RESOURCE) {
             tell();
             if (party.progress() == 0)

@@ -16,15 +16,15 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr std::uint64_t kAskTag = 1;
-constexpr std::uint64_t kReplyTag = 2;
+constexpr std::uint64_t kForkAskTag = 1;
+constexpr std::uint64_t kForkReplyTag = 2;
 constexpr std::uint64_t kChildTag = 3;
-constexpr std::size_t kRoom = 300'000;
+constexpr std::size_t kForkRoom = 300'000;
 
 class Parent {
   public:
     explicit Parent(Trial& trial)
-        : trial_(trial), out_(kRoom), back_(kRoom), echo_("echo", trial.random().next()) {
+        : trial_(trial), out_(kForkRoom), back_(kForkRoom), echo_("echo", trial.random().next()) {
         echo_.link().send(party_.address());
         const auto address = echo_.link().receive<Address>();
         if (!address)
@@ -36,13 +36,14 @@ class Parent {
     template <class Between>
     void exchange(const Between& between) {
         const std::size_t length =
-            kSelfDescribing + trial_.random().below(trial_.random().one_in(3) ? kRoom - 100 : 500);
+            kSelfDescribing +
+            trial_.random().below(trial_.random().one_in(3) ? kForkRoom - 100 : 500);
         const std::span<std::byte> message = std::span(out_).first(length);
         fill(message, ++number_);
-        Receive receive(party_, back_, kReplyTag);
+        Receive receive(party_, back_, kForkReplyTag);
         tw_request_h send = nullptr;
         const tw_status_t status =
-            tw_tag_send(ep_, message.data(), message.size(), kAskTag, nullptr, &send);
+            tw_tag_send(ep_, message.data(), message.size(), kForkAskTag, nullptr, &send);
         must(status, "tw_tag_send");
         between();
         if (status == TW_INPROGRESS)
@@ -149,9 +150,9 @@ int role_echo(Link& parent, Random& /*random*/) {
     const Party party;
     parent.send(party.address());
     const tw_ep_h ep = party.connect(*address);
-    std::vector<std::byte> buffer(kRoom);
+    std::vector<std::byte> buffer(kForkRoom);
     for (;;) {
-        Receive receive(party, buffer, kAskTag);
+        Receive receive(party, buffer, kForkAskTag);
         while (!receive.has_ended()) {
             if (party.progress() == 0) {
                 if (parent.has_packet()) {
@@ -162,7 +163,7 @@ int role_echo(Link& parent, Random& /*random*/) {
             }
         }
         must(receive.status(), "the echo's receive");
-        must(party.send(ep, std::span(buffer).first(receive.done().length), kReplyTag),
+        must(party.send(ep, std::span(buffer).first(receive.done().length), kForkReplyTag),
              "the echo's send");
     }
 }

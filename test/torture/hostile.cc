@@ -16,9 +16,9 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr std::uint64_t kAskTag = 1;
-constexpr std::uint64_t kReplyTag = 2;
-constexpr std::size_t kRoom = 100'000;
+constexpr std::uint64_t kHostileAskTag = 1;
+constexpr std::uint64_t kHostileReplyTag = 2;
+constexpr std::size_t kHostileRoom = 100'000;
 
 struct Order {
     Attack attack;
@@ -35,7 +35,8 @@ void take_loopback_address(const char* address) {
 
 class Bystander {
   public:
-    Bystander(Trial& trial, bool victim_sleeps) : trial_(trial), out_(kRoom), back_(kRoom) {
+    Bystander(Trial& trial, bool victim_sleeps)
+        : trial_(trial), out_(kHostileRoom), back_(kHostileRoom) {
         take_loopback_address("127.0.0.3");
         victim_ = std::make_unique<Child>("victim", trial.random().next());
         take_loopback_address("127.0.0.2");
@@ -83,11 +84,13 @@ class Bystander {
         if (has_lost_)
             return;
         const std::size_t length =
-            kSelfDescribing + trial_.random().below(trial_.random().one_in(4) ? kRoom - 100 : 300);
+            kSelfDescribing +
+            trial_.random().below(trial_.random().one_in(4) ? kHostileRoom - 100 : 300);
         fill(std::span(out_).first(length), ++number_);
-        Receive receive(*party_, back_, kReplyTag);
+        Receive receive(*party_, back_, kHostileReplyTag);
         tw_request_h send = nullptr;
-        const tw_status_t status = tw_tag_send(ep_, out_.data(), length, kAskTag, nullptr, &send);
+        const tw_status_t status =
+            tw_tag_send(ep_, out_.data(), length, kHostileAskTag, nullptr, &send);
         if (status < TW_OK) {
             lose(std::string("the bystander's send answers ") + tw_status_string(status));
             return;
@@ -140,9 +143,9 @@ int role_victim(Link& parent, Random& /*random*/) {
         return 1;
     const Party party;
     parent.send(party.address());
-    std::vector<std::byte> buffer(kRoom);
+    std::vector<std::byte> buffer(kHostileRoom);
     for (;;) {
-        Receive receive(party, buffer, kAskTag);
+        Receive receive(party, buffer, kHostileAskTag);
         while (!receive.has_ended()) {
             constexpr std::uint64_t kLookNs = 20'000'000;
             tw_worker_wait(party.worker(), *sleeps ? TW_WAIT_SLEEP : TW_WAIT_YIELD, kLookNs);
@@ -156,7 +159,8 @@ int role_victim(Link& parent, Random& /*random*/) {
              tw_ep_create_to(party.worker(), done.source, nullptr, &ep) != TW_OK)) {
             continue;  // of an attacker
         }
-        const tw_status_t status = party.send(ep, std::span(buffer).first(done.length), kReplyTag);
+        const tw_status_t status =
+            party.send(ep, std::span(buffer).first(done.length), kHostileReplyTag);
         if (status < TW_OK)
             std::fprintf(stderr, "torture hostile: a reply of the victim ends with %s\n",
                          tw_status_string(status));

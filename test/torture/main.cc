@@ -16,7 +16,6 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr int kLinkFd = 3;  // Child says so
 constexpr unsigned kRolePatienceS = 1800;
 
 struct Torture {

@@ -20,7 +20,6 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr int kLinkFd = 3;
 constexpr std::size_t kChildrenMax = 256;
 
 // Children that have not been waited for; the watchdog's handler reads it.

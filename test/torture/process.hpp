@@ -15,6 +15,9 @@
 
 namespace tagwire::torture {
 
+/// The descriptor of a child's link to its parent.
+constexpr int kLinkFd = 3;
+
 /// One end of a stream of packets between parent and child.
 class Link {
   public:

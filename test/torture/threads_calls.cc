@@ -7,7 +7,7 @@
 namespace tagwire::torture {
 namespace {
 
-constexpr std::size_t kRoom = 300'000;
+constexpr std::size_t kCallRoom = 300'000;
 constexpr std::size_t kInjectMax = 4096;
 constexpr int kSendsMax = 200;
 constexpr int kReceivesMax = 50;
@@ -105,7 +105,7 @@ void Threads::send(std::size_t from, Self& self) {
     if (!use || to.ep == nullptr || shared.sends > kSendsMax)
         return;
     const std::uint64_t kind = self.random.below(10);
-    const std::size_t length = self.random.below(kind < 6 ? 200 : kind < 8 ? 9000 : kRoom);
+    const std::size_t length = self.random.below(kind < 6 ? 200 : kind < 8 ? 9000 : kCallRoom);
     Operation* operation = begun(from, true, false, length);
     fill(operation->buffer, self.random.next());
     tw_completion_t done = {};
@@ -179,7 +179,7 @@ void Threads::receive(std::size_t at, Self& self) {
     const bool is_untagged = self.random.one_in(3);
     if (shared.receives.at(is_untagged ? 1 : 0) > kReceivesMax)
         return;
-    const std::size_t length = self.random.one_in(10) ? self.random.below(3000) : kRoom;
+    const std::size_t length = self.random.one_in(10) ? self.random.below(3000) : kCallRoom;
     Operation* operation = begun(at, false, is_untagged, length);
     tw_completion_t done = {};
     tw_op_t op = {};
