@@ -115,7 +115,7 @@ void names_differ() {
 }
 
 constexpr const char* kVector = "address vectors";
-constexpr std::array kCases{
+constexpr std::array kAddressCases{
     Case{"av_map", kVector, "", "fi_av FI_AV_MAP", map_works},
     Case{"av_table", kVector, "", "fi_av FI_AV_TABLE", table_is_an_index},
     Case{"av_batch", kVector, "", "fi_av fi_av_insert", batch_is_inserted},
@@ -131,7 +131,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> address_cases() {
-    return kCases;
+    return kAddressCases;
 }
 
 }  // namespace conformance

@@ -485,7 +485,7 @@ void peer_that_dies() {
     net.quiet("an operation that has ended", net.end(0).sent);
 }
 
-constexpr std::array kCases{
+constexpr std::array kAtomicCases{
     Case{"atomic_sum", "atomic operations", "W93", "fi_atomic Base Atomic Functions",
          sum_of_an_array},
     Case{"atomic_fetch", "atomic operations", "W93", "fi_atomic Atomic Operations",
@@ -517,7 +517,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> atomic_cases() {
-    return kCases;
+    return kAtomicCases;
 }
 
 }  // namespace conformance

@@ -155,7 +155,7 @@ void limit_is_told() {
 
 constexpr const char* kBuffered = "buffered receives";
 constexpr const char* kVariable = "variable-length messages";
-constexpr std::array kCases{
+constexpr std::array kBufferedCases{
     Case{"buffered_claim", kBuffered, "M10 M11 M12", "fi_msg Buffered Receives", claim_untagged},
     Case{"buffered_discard", kBuffered, "M12 M13", "fi_msg Buffered Receives", discard_untagged},
     Case{"buffered_claim_tagged", kBuffered, "T27", "fi_tagged Buffered Tagged Receives",
@@ -171,7 +171,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> buffered_cases() {
-    return kCases;
+    return kBufferedCases;
 }
 
 }  // namespace conformance

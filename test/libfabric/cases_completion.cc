@@ -137,7 +137,7 @@ void strongest_on_untagged() {
 }
 
 constexpr const char* kSelective = "FI_COMPLETION and FI_SELECTIVE_COMPLETION";
-constexpr std::array kCases{
+constexpr std::array kCompletionCases{
     Case{"selective_sends", kSelective, "T13", "fi_tagged FI_COMPLETION", selective_sends},
     Case{"selective_receives", kSelective, "T13", "fi_tagged FI_COMPLETION", selective_receives},
     Case{"selective_errors", kSelective, "T13", "fi_endpoint FI_SELECTIVE_COMPLETION",
@@ -164,7 +164,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> completion_cases() {
-    return kCases;
+    return kCompletionCases;
 }
 
 }  // namespace conformance

@@ -9,7 +9,7 @@
 namespace conformance {
 namespace {
 
-constexpr std::array<std::size_t, 15> kLengths{
+constexpr std::array<std::size_t, 15> kDataLengths{
     0, 1, 63, 64, 192, 193, 4095, 4096, 4097, 8192, 16384, 65536, 1048576, 1048577, 8388608};
 
 void boundaries_are_kept() {
@@ -57,7 +57,7 @@ void truncated_long() {
 
 void lengths_expected() {
     Net net;
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kDataLengths) {
         Bytes in(length);
         const Bytes out = pattern(length);
         net.trecv(1, in, 1, 1);
@@ -70,7 +70,7 @@ void lengths_expected() {
 
 void lengths_unexpected() {
     Net net;
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kDataLengths) {
         Bytes in(length);
         const Bytes out = pattern(length);
         net.tsend(0, 1, out, 1, 2);
@@ -84,7 +84,7 @@ void lengths_unexpected() {
 
 void lengths_untagged() {
     Net net;
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kDataLengths) {
         Bytes in(length);
         const Bytes out = pattern(length);
         net.recv(1, in, 1);
@@ -287,7 +287,7 @@ constexpr const char* kInject = "inject";
 constexpr const char* kData = "remote CQ data";
 constexpr const char* kSizes = "lengths";
 constexpr const char* kLists = "lists and message structures";
-constexpr std::array kCases{
+constexpr std::array kDataCases{
     Case{"boundaries", kBounds, "T3", "fi_tagged fi_trecv", boundaries_are_kept},
     Case{"truncated_tagged", kBounds, "M3", "fi_cq FI_ETRUNC", truncated_tagged},
     Case{"truncated_untagged", kBounds, "M3", "fi_cq FI_ETRUNC", truncated_untagged},
@@ -315,7 +315,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> data_cases() {
-    return kCases;
+    return kDataCases;
 }
 
 }  // namespace conformance

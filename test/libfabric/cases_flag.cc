@@ -88,7 +88,7 @@ void prefix_is_told() {
           prefix == (answer->ep_attr->msg_prefix_size != 0));
 }
 
-constexpr std::array kCases{
+constexpr std::array kFlagCases{
     Case{"fence", "FI_FENCE", "T19", "fi_tagged FI_FENCE", fence_of_short},
     Case{"fence_long", "FI_FENCE", "T19", "fi_tagged FI_FENCE", fence_of_long},
     Case{"more", "FI_MORE", "T14", "fi_tagged FI_MORE", more_is_a_hint},
@@ -100,7 +100,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> flag_cases() {
-    return kCases;
+    return kFlagCases;
 }
 
 }  // namespace conformance

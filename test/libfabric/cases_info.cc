@@ -152,7 +152,7 @@ void tag_format_is_told() {
 }
 
 constexpr const char* kInfo = "fi_getinfo";
-constexpr std::array kCases{
+constexpr std::array kInfoCases{
     Case{"info_plain", kInfo, "", "fi_getinfo DESCRIPTION", plain_hints_are_answered},
     Case{"info_caps", kInfo, "", "fi_getinfo CAPABILITIES", capabilities_are_honoured},
     Case{"info_types", kInfo, "", "fi_endpoint type", types_are_honoured},
@@ -169,7 +169,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> info_cases() {
-    return kCases;
+    return kInfoCases;
 }
 
 }  // namespace conformance

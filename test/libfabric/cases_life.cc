@@ -155,7 +155,7 @@ void two_threads() {
 
 constexpr const char* kEnable = "receive before enable";
 constexpr const char* kClose = "close";
-constexpr std::array kCases{
+constexpr std::array kLifeCases{
     Case{"receive_before_enable", kEnable, "T6", "fi_tagged DESCRIPTION", tagged_before_enable},
     Case{"recv_before_enable", kEnable, "T6", "fi_msg DESCRIPTION", untagged_before_enable},
     Case{"enable_without_queue", kEnable, "", "fi_endpoint fi_enable", enable_without_queue},
@@ -171,7 +171,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> life_cases() {
-    return kCases;
+    return kLifeCases;
 }
 
 }  // namespace conformance

@@ -171,7 +171,7 @@ void messages_to_oneself() {
 
 constexpr const char* kTags = "tag match and ignore, posting order";
 constexpr const char* kSource = "directed receive";
-constexpr std::array kCases{
+constexpr std::array kMatchingCases{
     Case{"tag_equal", kTags, "T1", "fi_tagged DESCRIPTION", equal_tags_match},
     Case{"tag_ignore", kTags, "T1", "fi_tagged DESCRIPTION", ignored_bits_do_not_count},
     Case{"posting_order", kTags, "T2", "fi_tagged fi_trecv", receives_match_in_their_order},
@@ -192,7 +192,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> matching_cases() {
-    return kCases;
+    return kMatchingCases;
 }
 
 }  // namespace conformance

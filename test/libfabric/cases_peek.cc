@@ -193,7 +193,7 @@ void claimed_and_discarded() {
 constexpr const char* kPeek = "FI_PEEK";
 constexpr const char* kClaim = "FI_PEEK with FI_CLAIM, then FI_CLAIM";
 constexpr const char* kDiscard = "FI_DISCARD with FI_PEEK or FI_CLAIM";
-constexpr std::array kCases{
+constexpr std::array kPeekCases{
     Case{"peek_nothing", kPeek, "T21", "fi_tagged FI_PEEK", nothing_is_there},
     Case{"peek_not_posted", kPeek, "T20", "fi_tagged FI_PEEK", a_peek_is_not_posted},
     Case{"peek_found", kPeek, "T20", "fi_tagged FI_PEEK", found_and_left},
@@ -211,7 +211,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> peek_cases() {
-    return kCases;
+    return kPeekCases;
 }
 
 }  // namespace conformance

@@ -24,7 +24,7 @@ Bytes read_some(int fd) {
     return bytes;
 }
 
-constexpr std::array<std::size_t, 5> kLengths{0, 64, 5000, 100000, 3000000};
+constexpr std::array<std::size_t, 5> kProcessLengths{0, 64, 5000, 100000, 3000000};
 
 // Address 0 of each process is its own, 1 the other's.
 void meet(Net& net, int in, int out) {
@@ -33,7 +33,7 @@ void meet(Net& net, int in, int out) {
 }
 
 void answer(Net& net) {
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kProcessLengths) {
         Bytes bytes(length);
         net.trecv(0, bytes, 1, 1);
         net.received(0);
@@ -48,7 +48,7 @@ void answer(Net& net) {
 }
 
 void ask_back(Net& net) {
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kProcessLengths) {
         const Bytes out = pattern(length);
         Bytes in(length);
         net.trecv(0, in, 2, 1);
@@ -87,14 +87,14 @@ void two_processes() {
     same("status of the other process", 0, status);
 }
 
-constexpr std::array kCases{
+constexpr std::array kProcessCases{
     Case{"two_processes", "processes", "T3", "fi_tagged DESCRIPTION", two_processes},
 };
 
 }  // namespace
 
 std::span<const Case> process_cases() {
-    return kCases;
+    return kProcessCases;
 }
 
 std::vector<Case> all_cases() {

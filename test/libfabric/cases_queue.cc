@@ -228,7 +228,7 @@ void event_queue() {
 
 constexpr const char* kQueue = "completion queues";
 constexpr const char* kCounter = "counters";
-constexpr std::array kCases{
+constexpr std::array kQueueCases{
     Case{"format_context", kQueue, "T7", "fi_cq FI_CQ_FORMAT_CONTEXT", format_context},
     Case{"format_msg", kQueue, "T7", "fi_cq FI_CQ_FORMAT_MSG", format_msg},
     Case{"format_data", kQueue, "T7", "fi_cq FI_CQ_FORMAT_DATA", format_data},
@@ -251,7 +251,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> queue_cases() {
-    return kCases;
+    return kQueueCases;
 }
 
 }  // namespace conformance

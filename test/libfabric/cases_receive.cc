@@ -144,7 +144,7 @@ void again_loses_nothing() {
 
 constexpr const char* kMany = "FI_MULTI_RECV and FI_OPT_MIN_MULTI_RECV";
 constexpr const char* kCancel = "cancel";
-constexpr std::array kCases{
+constexpr std::array kReceiveCases{
     Case{"multi_recv", kMany, "M4", "fi_msg FI_MULTI_RECV", multi_receive_packs},
     Case{"multi_recv_minimum", kMany, "M5", "fi_msg FI_MULTI_RECV", multi_receive_minimum},
     Case{"multi_recv_released", kMany, "M5", "fi_msg FI_MULTI_RECV", multi_receive_always_released},
@@ -157,7 +157,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> receive_cases() {
-    return kCases;
+    return kReceiveCases;
 }
 
 }  // namespace conformance

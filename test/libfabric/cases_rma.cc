@@ -537,7 +537,7 @@ void ways_are_all_there() {
 constexpr const char* kCalls = "one-sided operations";
 constexpr const char* kMemory = "keys and memory of one-sided operations";
 constexpr const char* kCounters = "counters of one-sided operations";
-constexpr std::array kCases{
+constexpr std::array kRmaCases{
     Case{"rma_write", kCalls, "W90", "fi_rma fi_writemsg", write_short},
     Case{"rma_write_long", kCalls, "W90", "fi_rma fi_writemsg", write_long},
     Case{"rma_read", kCalls, "W90", "fi_rma fi_read", read_short},
@@ -572,7 +572,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const Case> rma_cases() {
-    return kCases;
+    return kRmaCases;
 }
 
 }  // namespace conformance
