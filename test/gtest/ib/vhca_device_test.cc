@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class Devices : public testing::Test {
   protected:
-    Devices() { environment_.set("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca().c_str()); }
+    Devices() { environment_.set("TAGWIRE_IB_VHCA_LIBRARY", test::built_vhca()); }
 
     bool admits_vhca(const char* setting) {
         environment_.set("TAGWIRE_IB_DEVICES", setting);
