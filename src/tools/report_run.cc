@@ -74,8 +74,8 @@ struct LevelName {
     const char* name;
     Line line;
 };
-constexpr LevelName kLevels[] = {{"msg", "messaging layer", Line::kSolid},
-                                 {"uct", "transport", Line::kDashed}};
+constexpr LevelName kReportLevels[] = {{"msg", "messaging layer", Line::kSolid},
+                                       {"uct", "transport", Line::kDashed}};
 constexpr double kSmallMessage = 8;
 
 constexpr const char* kEager = "TAGWIRE_RNDV_THRESHOLD=16m";  // longer than any size here
@@ -183,7 +183,7 @@ std::vector<Source> Report::sources(std::span<const Lane> of, const char* test, 
     std::vector<Source> sources;
     int colour = 0;
     for (const Lane& lane : of) {
-        for (const LevelName& level : kLevels) {
+        for (const LevelName& level : kReportLevels) {
             const std::vector<std::string> arguments{test, "--level", level.option, "--tl",
                                                      lane.tl()};
             const bool has_band = level.line == Line::kSolid;
