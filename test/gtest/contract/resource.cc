@@ -114,9 +114,10 @@ Knobs knobs_of(const Resource& resource) {
     }
     if (resource.transport == "ud") {
         // Only silence tells of a peer that cannot answer any more.
+        const char* silence = std::getenv("TAGWIRE_UD_PEER_TIMEOUT");
         return {.posted_receives_max = "",
                 .ring_start = "",
-                .iface_config = {{"UD_PEER_TIMEOUT", "2s"}}};
+                .iface_config = {{"UD_PEER_TIMEOUT", silence == nullptr ? "2s" : silence}}};
     }
     if (resource.transport == "tcp")
         return {.posted_receives_max = "TCP_TAG_DEPTH", .ring_start = ""};
