@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "net.hpp"
 #include "report.hpp"
 
 namespace {
@@ -26,6 +27,10 @@ std::vector<Run> run_all(const Arguments& arguments) {
     settings.patience = std::chrono::milliseconds(arguments.patience_ms);
     std::vector<Run> runs;
     const auto cases = select(arguments.names);
+    if (arguments.providers.size() == 1) {  // another one would be left out afterwards
+        name_provider(arguments.providers[0]);
+        load_providers();
+    }
     for (const auto& provider : arguments.providers)
         runs.push_back(run(provider, cases, settings));
     if (!arguments.json.empty()) {

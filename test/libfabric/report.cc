@@ -24,10 +24,7 @@ long count(const Run& run, Outcome outcome) {
 
 Result run_one(const std::string& provider, const Case& which, const Settings& settings) {
     const auto body = [&] {
-        // Only this provider is asked, and its sockets are bound to the loopback device.
-        setenv("FI_PROVIDER", provider.c_str(), 1);
-        setenv("FI_TCP_IFACE", "lo", 1);
-        choose_provider(provider);
+        name_provider(provider);
         set_patience(settings.patience);
         which.body();
     };
