@@ -105,6 +105,9 @@ TEST_F(MsgAm, what_was_kept_outlives_its_sender_but_for_data_that_is_still_there
 }
 
 TEST_F(MsgAm, a_handler_may_close_by_force) {
+    // The sender learns of it by seven retries, each time.
+    const Settings settings({{"TAGWIRE_RC_TIMEOUT", "8ms"}, {"TAGWIRE_DC_TIMEOUT", "8ms"}});
+    renew_context();
     for (const Act act : {Act::kUse, Act::kKeep, Act::kDrop}) {
         for (const std::size_t length : kAmKinds) {
             destroy_nodes();

@@ -7,16 +7,16 @@
 namespace tagwire::test {
 namespace {
 
-constexpr auto kAlone = std::chrono::milliseconds(100);
+constexpr auto kAlone = std::chrono::milliseconds(40);
 
 // Whoever is alone has time to ask the peer, and to find that it does not answer.
 class MsgContact : private Settings, public MsgTest {
   protected:
     MsgContact()
-        : Settings({{"TAGWIRE_RC_KEEPALIVE_INTERVAL", "10ms"},
-                    {"TAGWIRE_RC_TIMEOUT", "8ms"},
-                    {"TAGWIRE_DC_KEEPALIVE_INTERVAL", "10ms"},
-                    {"TAGWIRE_UD_KEEPALIVE_INTERVAL", "10ms"}}) {}
+        : Settings({{"TAGWIRE_RC_KEEPALIVE_INTERVAL", "4ms"},
+                    {"TAGWIRE_RC_TIMEOUT", "4ms"},
+                    {"TAGWIRE_DC_KEEPALIVE_INTERVAL", "4ms"},
+                    {"TAGWIRE_UD_KEEPALIVE_INTERVAL", "4ms"}}) {}
 
     static void run_alone(Node& node) {
         const auto end = std::chrono::steady_clock::now() + kAlone;
