@@ -16,7 +16,7 @@
 namespace tagwire::test {
 
 constexpr std::uint64_t kPatienceMs = 60'000;  // what takes longer hangs
-constexpr std::uint64_t kShortMs = 2'000;      // of jobs that come to the end of their time
+constexpr std::uint64_t kShortMs = 1'000;      // of jobs that come to the end of their time
 constexpr int kFailedInRank = 77;
 
 /// A process, which dies with the test.
