@@ -76,13 +76,16 @@ macro(tw_resolve_cases name)
 endmacro()
 
 # tw_add_test_variant(<name> OF <target> [FILTER gtest-filter] [LABELS unit quick ...] [SERIAL]
-#                     [APART] [TIMEOUT seconds] [ENVIRONMENT K=V ...])
+#                     [WAITS] [APART] [TIMEOUT seconds] [ENVIRONMENT K=V ...])
 # Runs the cases of a program of tw_add_test once more, called <name>.<case>: all of them, or those
 # that FILTER selects. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
+# WAITS: it leaves the processor alone most of its time, so it takes one of ctest's places, where
+# others take two.
 # The cases are found when ctest runs, in the environment in which they run. With
 # TAGWIRE_TESTS_BY_PROGRAM they are one test, called <name>, but with APART.
 function(tw_add_test_variant name)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;APART" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "SERIAL;WAITS;APART" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test_variant(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -97,6 +100,10 @@ function(tw_add_test_variant name)
     if(NOT arg_LABELS)
         set(arg_LABELS unit quick)
     endif()
+    set(places 2)
+    if(arg_WAITS)
+        set(places 1)
+    endif()
     tw_note_thread_program(${arg_OF} ${arg_LABELS})
     list(APPEND arg_LABELS ${parts})
     if(TAGWIRE_TESTS_BY_PROGRAM AND NOT arg_APART)
@@ -105,7 +112,7 @@ function(tw_add_test_variant name)
         math(EXPR arg_TIMEOUT "2 * ${arg_TIMEOUT}")
         add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${filter})
         set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
-            RUN_SERIAL ${arg_SERIAL} ENVIRONMENT "${arg_ENVIRONMENT}"
+            RUN_SERIAL ${arg_SERIAL} PROCESSORS ${places} ENVIRONMENT "${arg_ENVIRONMENT}"
             FAIL_REGULAR_EXPRESSION "] 0 tests from")
         return()
     endif()
@@ -138,7 +145,7 @@ function(tw_add_test_variant name)
     add_test(\${${name}_cases} \${${name}_cases})
 endif()
 set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
-    TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
+    TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL} PROCESSORS ${places})
 ")
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
@@ -177,7 +184,7 @@ endfunction()
 # tw_add_test_program has declared, or in one of their own, which is called <name>.
 function(tw_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;NO_RUN;SERIAL;APART" "FILTER;OBJECTS;TIMEOUT;IN"
+        "INTERNAL;NO_RUN;SERIAL;WAITS;APART" "FILTER;OBJECTS;TIMEOUT;IN"
         "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS OR (arg_IN AND (arg_INTERNAL OR arg_LIBS OR arg_OBJECTS)))
         message(FATAL_ERROR "tw_add_test(${name}): unknown arguments '${arg_UNPARSED_ARGUMENTS}', "
@@ -201,25 +208,25 @@ function(tw_add_test name)
         return()
     endif()
     set(how)
-    if(arg_SERIAL)
-        set(how SERIAL)
-    endif()
-    if(arg_APART)
-        list(APPEND how APART)
-    endif()
+    foreach(word IN ITEMS SERIAL WAITS APART)
+        if(arg_${word})
+            list(APPEND how ${word})
+        endif()
+    endforeach()
     tw_add_test_variant(${name} OF ${name} ${how} FILTER ${arg_FILTER}
         TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
 # tw_add_suite_variant(<name> <tier> OF <target> KIND <label>... [FILTER gtest-filter]
-#                      [TIMEOUT seconds] [SERIAL] [ENVIRONMENT K=V ...])
+#                      [TIMEOUT seconds] [SERIAL] [WAITS] [ENVIRONMENT K=V ...])
 # Runs the cases of a program of tw_add_test as one test, because a case takes less than the start
 # of a process. Those that need what the transport does not offer are skipped within; a filter that
 # finds none at all fails, because it has lost its transport. A tier is a label of CONTRIBUTING.md,
 # or `unsanitized`: quick, and nightly under a sanitizer, for what takes the code of other variants
 # through another setting.
 function(tw_add_suite_variant name tier)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "SERIAL" "OF;FILTER;TIMEOUT" "KIND;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 2 arg
+        "SERIAL;WAITS" "OF;FILTER;TIMEOUT" "KIND;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_KIND)
         message(FATAL_ERROR "tw_add_suite_variant(${name}): no KIND, or unknown arguments "
                             "'${arg_UNPARSED_ARGUMENTS}'")
@@ -242,10 +249,14 @@ function(tw_add_suite_variant name tier)
         set(arg_FILTER --gtest_filter=${arg_FILTER})
     endif()
     tw_note_thread_program(${arg_OF} ${arg_KIND} ${tier})
+    set(places 2)
+    if(arg_WAITS)
+        set(places 1)
+    endif()
     add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
     set_tests_properties(${name} PROPERTIES
         LABELS "${arg_KIND};${tier};${parts}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
-        ENVIRONMENT "${arg_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "] 0 tests from")
+        PROCESSORS ${places} ENVIRONMENT "${arg_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "] 0 tests from")
 endfunction()
 
 # tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]
