@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // kill -9 of a peer over verbs transports, in each phase of eager and rendezvous. Operations that a
 // device has taken before the death may succeed; all others end with an error.
+#include <cstdlib>
 #include <cstring>
 
 #include "star.hpp"
@@ -485,7 +486,8 @@ EntityOptions options_of(const Way& way) {
     EntityOptions options;
     const std::string prefix = way.transport == std::string("rc") ? "RC" : "DC";
     // Seven times 268 ms: longer than a living peer is ever kept from its processor.
-    options.iface_config = {{prefix + "_TIMEOUT", "268ms"},
+    const char* given = std::getenv("TAGWIRE_TEST_RETRY_TIMEOUT");
+    options.iface_config = {{prefix + "_TIMEOUT", given == nullptr ? "268ms" : given},
                             {prefix + "_KEEPALIVE_INTERVAL", "100ms"}};
     options.iface_config.insert(options.iface_config.end(), way.config.begin(), way.config.end());
     return options;
