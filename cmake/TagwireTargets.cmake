@@ -256,7 +256,8 @@ function(tw_add_suite_variant name tier)
     add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
     set_tests_properties(${name} PROPERTIES
         LABELS "${arg_KIND};${tier};${parts}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
-        PROCESSORS ${places} ENVIRONMENT "${arg_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "] 0 tests from")
+        PROCESSORS ${places} ENVIRONMENT "${arg_ENVIRONMENT}"
+        FAIL_REGULAR_EXPRESSION "] 0 tests from")
 endfunction()
 
 # tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]

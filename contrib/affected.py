@@ -275,7 +275,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", help="the commit that the working tree is compared with")
     parser.add_argument("--build", type=Path,
-                        help="a configured build directory, which tells what else compiles a source")
+                        help="a configured build directory: what else compiles a source")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_const", dest="show", const=as_json)
     how.add_argument("--shell", action="store_const", dest="show", const=as_shell,

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds cases of GoogleTest programs that no test of a build directory runs.
+"""Finds cases of GoogleTest programs that no test of a build directory runs, and tests that belong
+to no run.
 
 Several tests run the same program with filters of their own, so a new suite or a changed filter can
-leave a case to nobody. Each program that a test starts is asked for its cases.
+leave a case to nobody. Each program that a test starts is asked for its cases. A test without one
+of the labels by which `./run test` and .ci/run choose is run by nobody, too.
 """
 import argparse
 import json
@@ -14,6 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 
 SHOWN_MAX = 10  # of one program
+TIERS = {"quick", "extended", "thirdparty", "nightly", "tsan", "fuzz", "kernel"}
 ALONE = re.compile(r"^[^*?:-]*$")
 
 
@@ -67,14 +70,28 @@ def left_to_nobody(cases, texts):
             if case not in single and not any(each.selects(case) for each in filters)]
 
 
+def labels_of(test):
+    return next((each["value"] for each in test.get("properties", [])
+                 if each["name"] == "LABELS"), [])
+
+
+def without_tier(tests):
+    """The tests that no run chooses; ctest's own word for a program that is not built is none."""
+    return [test["name"] for test in tests
+            if not TIERS & set(labels_of(test)) and not test["name"].endswith("_NOT_BUILT")]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build directory with its programs")
     build = parser.parse_args().build.resolve()
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
                            stdout=subprocess.PIPE, text=True).stdout
-    found = filters_of_programs(json.loads(shown)["tests"], build / "bin")
-    failures = total = 0
+    tests = json.loads(shown)["tests"]
+    found = filters_of_programs(tests, build / "bin")
+    total, failures = 0, len(without_tier(tests))
+    for name in without_tier(tests):
+        print(f"{name}: error: it has none of the labels {', '.join(sorted(TIERS))}")
     for program, texts in sorted(found.items()):
         listing = subprocess.run([program, "--gtest_list_tests"], check=True,
                                  stdout=subprocess.PIPE, text=True).stdout
@@ -87,7 +104,8 @@ def main():
                   "of a CMakeLists.txt, or configure anew")
         if len(missing) > SHOWN_MAX:
             print(f"{Path(program).name}: error: and {len(missing) - SHOWN_MAX} more")
-    print(f"check_cases: {total} cases of {len(found)} programs, {failures} that no test runs")
+    print(f"check_cases: {len(tests)} tests, {total} cases of {len(found)} programs, {failures} "
+          "that no run has")
     return 1 if failures or not found else 0
 
 

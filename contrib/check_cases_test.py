@@ -4,7 +4,8 @@
 import unittest
 from pathlib import Path
 
-from check_cases import Filter, case_names, filters_of_programs, left_to_nobody
+from check_cases import (Filter, case_names, filters_of_programs, left_to_nobody,
+                         without_tier)
 
 LISTING = """Running main() from main.cc
 Plain.
@@ -43,6 +44,14 @@ class CheckCases(unittest.TestCase):
                  {"command": ["/elsewhere/three", "--gtest_filter=*"]}]
         self.assertEqual(filters_of_programs(tests, Path("/b/bin")),
                          {"/b/bin/one": {"*"}, "/b/bin/two": {"X.y"}})
+
+    def test_a_test_without_a_tier_is_found(self):
+        def test(name, *labels):
+            return {"name": name, "properties": [{"name": "LABELS", "value": list(labels)}]}
+
+        tests = [test("day", "unit", "quick"), test("night", "nightly"), test("lost", "process"),
+                 {"name": "bare"}, {"name": "program_NOT_BUILT"}]
+        self.assertEqual(without_tier(tests), ["lost", "bare"])
 
 
 if __name__ == "__main__":
