@@ -2,6 +2,7 @@
 # Language level, warnings, sanitizers and output directories: what every target of this tree
 # shares.
 include_guard(GLOBAL)
+include(CheckLinkerFlag)
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -27,12 +28,12 @@ if(PROJECT_IS_TOP_LEVEL)
     if(NOT CMAKE_BUILD_TYPE)
         set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
     endif()
-    # TAGWIRE_CCACHE=OFF builds without.
+    # TAGWIRE_CCACHE=OFF builds without, and so does who names a launcher.
     find_program(TAGWIRE_CCACHE ccache)
-    if(TAGWIRE_CCACHE)
+    if(TAGWIRE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
         foreach(lang C CXX)
-            set(CMAKE_${lang}_COMPILER_LAUNCHER
-                ${PROJECT_SOURCE_DIR}/cmake/ccache_launcher.sh ${PROJECT_SOURCE_DIR})
+            set(CMAKE_${lang}_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache_launcher.sh
+                ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${TAGWIRE_CCACHE})
         endforeach()
         if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
             # The times of headers differ between clones.
@@ -43,10 +44,16 @@ if(PROJECT_IS_TOP_LEVEL)
     # packages are. TAGWIRE_MOLD=OFF builds without.
     find_program(TAGWIRE_MOLD mold)
     if(TAGWIRE_MOLD AND NOT CMAKE_CROSSCOMPILING)
+        check_linker_flag(CXX -fuse-ld=mold TAGWIRE_LINKS_BY_MOLD)
+    endif()
+    if(TAGWIRE_LINKS_BY_MOLD AND TAGWIRE_MOLD)
         add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-fuse-ld=mold>)
     endif()
-    # Objects, and what is said of a place in a source, do not depend on where the tree is.
-    add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    # Objects, and what is said of a place in a source, do not depend on where the tree is, nor on
+    # whether ccache has made a path relative.
+    file(RELATIVE_PATH tw_build_to_source ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+    add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+                        -ffile-prefix-map=${tw_build_to_source}/=)
 endif()
 
 # Reading the same headers for each source is most of what compiling them costs: sixteen at a time

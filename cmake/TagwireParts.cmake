@@ -219,6 +219,10 @@ function(tw_label_parts variable)
         list(FILTER sources INCLUDE REGEX "^in-")
         list(APPEND labels ${sources})
     endif()
+    # The command offers the provider to the programs that it starts.
+    if(own STREQUAL "in-tools" AND TARGET tagwire_fi)
+        list(APPEND labels uses-provider)
+    endif()
     # Its programs link the library as all do, and use nothing of it.
     if(own MATCHES "^in-vhca-")
         list(REMOVE_ITEM labels uses-library)

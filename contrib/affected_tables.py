@@ -37,6 +37,7 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
      ("uses-packaging",)),
     (r"contrib/rxe_guest/.*", ("uses-guest",)),
     (r"contrib/aarch64_root\.sh", ("uses-aarch64-root",)),
+    (r"contrib/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
     (r"contrib/[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore", ("uses-tree",)),
 )]
 TEST_FOLDER = re.compile(r"(test/gtest/vhca/[a-z]+|test/gtest/(?!vhca/)[a-z]+|"
@@ -63,13 +64,15 @@ STAGES = {
     "test": (None, "its tests are chosen by label"),
     "thirdparty": (CODE | {"uses-packaging", "uses-tree"},
                    "foreign programs, installation and long tests, in the release build"),
-    "kernel": ({"uses-library", "uses-command", "uses-guest"} | transports("rc", "ud") |
+    # Dc, too: it asks each device whether it can.
+    "kernel": ({"uses-library", "uses-command", "uses-guest"} | transports("rc", "dc", "ud") |
                folders("common", "contract", "kernel"),
                "the guest has rc and ud on soft-RoCE, the contract suite and the command"),
     "lint": (None, "it looks at the whole tree"),
-    "asan": (CODE | {"uses-bench"},
+    "asan": (CODE | {"uses-bench", "uses-clang-rest"},
              "it builds all but benchmarks and MPI, and clang's stage needs its build directory"),
-    "clang": (CODE | {"uses-bench"}, "it parses every source that asan's build leaves out"),
+    "clang": (CODE | {"uses-bench", "uses-clang-rest"},
+              "it parses every source that asan's build leaves out"),
     "tsan": (PRODUCTS - {"uses-command", "uses-examples"},
              "no test for ThreadSanitizer is of the command or an example"),
     # Char is unsigned there and alignments differ, so that a warning or a static_assert of any

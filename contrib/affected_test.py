@@ -33,7 +33,7 @@ CODE = {
     "src/vhca/device.cc": "",
     "src/tools/main.cc": "#include <tagwire.h>\n",
     "contrib/libfabric/cq.cc": "#include <tagwire.h>\n",
-    "docs/guide/threads.md": "",
+    "README.md": "",
     "test/fuzz/README.md": "",
     "test/gtest/tcp/CMakeLists.txt": "tw_add_test(tcp SOURCES tcp_test.cc LABELS unit quick)\n",
     "test/gtest/tcp/tcp_test.cc": '#include "peer.hpp"\n#include "uct/tcp/tcp.hpp"\n',
@@ -121,7 +121,7 @@ class MadeUp(unittest.TestCase):
         self.assertIn("libfabric", verdict.stages)
 
     def test_a_page_touches_checks_of_pages(self):
-        verdict = self.touch("docs/guide/threads.md", "test/fuzz/README.md")
+        verdict = self.touch("README.md", "test/fuzz/README.md")
         self.assertEqual(verdict.expression, "^(uses-documents)$")
         self.assertEqual(list(verdict.stages), ["build", "test", "lint"])
 
@@ -216,7 +216,7 @@ class ThisTree(unittest.TestCase):
         for path, parts in (("src/uct/tcp/tcp_iface.cc", ["tcp"]),
                             ("src/uct/ib/dc/dc_ep.cc", ["dc"]),
                             ("src/uct/ib/ib_md.cc", ["dc", "rc", "ud"]),
-                            ("docs/guide/threads.md", ["documents"]),
+                            ("README.md", ["documents"]),
                             ("contrib/libfabric/cq.cc", ["provider"]),
                             ("src/tools/perf.cc", ["command"]),
                             ("src/ucs/config/config.cc", ["library", "vhca"]),

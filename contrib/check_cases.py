@@ -17,6 +17,7 @@ from pathlib import Path
 
 SHOWN_MAX = 10  # of one program
 TIERS = {"quick", "extended", "thirdparty", "nightly", "tsan", "fuzz", "kernel"}
+UNITY_SOURCE = re.compile(r'^#include "([^"]+)"', re.M)
 ALONE = re.compile(r"^[^*?:-]*$")
 
 
@@ -70,6 +71,31 @@ def left_to_nobody(cases, texts):
             if case not in single and not any(each.selects(case) for each in filters)]
 
 
+def compiled_sources(build):
+    """The names of the sources in the build, those that a unity file joins, too."""
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = Path(entry["file"])
+        yield source.name
+        if source.parent.name == "Unity" and source.exists():
+            yield from (Path(name).name for name in UNITY_SOURCE.findall(source.read_text()))
+
+
+def left_out(root, compiled):
+    """Sources of tests that the build does not compile and that no CMakeLists.txt names."""
+    named = " ".join(path.read_text() for place in ("test", "contrib")
+                     for path in (root / place).rglob("CMakeLists.txt"))
+    return sorted(path.relative_to(root).as_posix() for place in ("test", "contrib")
+                  for path in (root / place).rglob("*_test.cc")
+                  if path.name not in compiled and path.name not in named)
+
+
+def without_test(build, found):
+    """The test programs, as CMake lists them, that no test starts."""
+    started = {Path(program).name for program in found}
+    listed = (build / "test_programs.txt").read_text().split()
+    return [name for name in listed if name not in started and (build / "bin" / name).exists()]
+
+
 def labels_of(test):
     return next((each["value"] for each in test.get("properties", [])
                  if each["name"] == "LABELS"), [])
@@ -90,6 +116,13 @@ def main():
     tests = json.loads(shown)["tests"]
     found = filters_of_programs(tests, build / "bin")
     total, failures = 0, len(without_tier(tests))
+    root = Path(__file__).resolve().parent.parent
+    for name in left_out(root, set(compiled_sources(build))):
+        print(f"{name}: error: no CMakeLists.txt names this source of tests")
+        failures += 1
+    for name in without_test(build, found):
+        print(f"{name}: error: no test starts this program")
+        failures += 1
     for name in without_tier(tests):
         print(f"{name}: error: it has none of the labels {', '.join(sorted(TIERS))}")
     for program, texts in sorted(found.items()):

@@ -222,6 +222,13 @@ class Rules(Hook):
         self.assertFalse(made)
         self.assertNotIn("pre-commit", said)
 
+    def test_a_file_that_is_only_meant_to_be_added_is_left_alone(self):
+        self.write("src/later.cc", "int later;\n")
+        self.git("add", "-N", "src/later.cc")
+        self.write("src/now.cc", "// SPDX-License-Identifier: BSD-3-Clause\nint now;\n")
+        self.git("add", "src/now.cc")
+        self.assert_made(self.commit())
+
     def test_deleted_and_renamed_files_pass(self):
         self.write("b.cc", NICE + "int b;\n")
         self.git("add", "b.cc")
