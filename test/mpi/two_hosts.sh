@@ -35,4 +35,10 @@ for process in $HOST_ONE_PROCESS $HOST_OTHER_PROCESS; do
         ip link set wire0 up"
     number=$((number + 1))
 done
+# A busy system tells of the carrier later, and until then an interface does not count.
+for process in $HOST_ONE_PROCESS $HOST_OTHER_PROCESS; do
+    until nsenter --net --target $process ip link show wire0 | grep -q LOWER_UP; do
+        sleep 0.01
+    done
+done
 nsenter --net --target $HOST_ONE_PROCESS "$@"

@@ -213,7 +213,8 @@ std::string Members::address_of(unsigned rank) {
     return "10.93.9." + std::to_string(rank + 1);
 }
 
-/// Retransmissions of the kernel come soon, so that a case takes no minutes.
+/// Retransmissions of the kernel come soon, so that a case takes no minutes. A busy system tells of
+/// the carrier later, and until then an interface does not count.
 bool Members::join(unsigned rank) {
     static unsigned ports = 0;  // those of a test before may still be there
     const std::string port = "port" + std::to_string(ports++);
@@ -223,7 +224,8 @@ bool Members::join(unsigned rank) {
                                            pid + "; ip link set " + port + " master bridge0 up") &&
            run_in_network_of(children_[rank]->pid(),
                              "ip link set lo up; ip address add " + address +
-                                 "/24 dev wire0; ip link set wire0 up; ip route replace "
+                                 "/24 dev wire0; ip link set wire0 up; until ip link show wire0 "
+                                 "| grep -q LOWER_UP; do sleep 0.01; done; ip route replace "
                                  "10.93.9.0/24 dev wire0 src " +
                                  address +
                                  " rto_min 5ms; nft 'table inet faults { chain in { type filter "
