@@ -28,8 +28,8 @@ from thirdparty_run import die_with_parent, run
 
 SKIPPED = 77
 
-# Which of them `./run test` has time for: each verb and connection once, by the option that asks the
-# most of the device. .ci/run runs all but those of the night.
+# Which of them `./run test` has time for: each verb and connection once, by the option that asks
+# the most of the device. .ci/run runs all but those of the night.
 QUICK = """
 ib_send_lat ib_send_bw--use-srq ib_write_bw-q4 ib_read_lat-e ib_atomic_lat ib_send_bw-cUC
 ib_send_lat-cUD ib_send_lat-cDC ib_atomic_lat-cDC
