@@ -104,7 +104,7 @@ template CommandOption Command::add_option(const std::string&, std::optional<dou
                                            const std::string&) const;
 
 CommandOption Command::add_option(const std::string& names,
-                                  std::function<void(const std::string&)> take,
+                                  const std::function<void(const std::string&)>& take,
                                   const std::string& text) const {
     return CommandOption(app_->add_option_function<std::string>(names, take, text));
 }

@@ -59,7 +59,8 @@ class Command {
     /// `*value` outlives it. Only for the types that cli.cc lists.
     template <class Value>
     CommandOption add_option(const std::string& names, Value* value, const std::string& text) const;
-    CommandOption add_option(const std::string& names, std::function<void(const std::string&)> take,
+    CommandOption add_option(const std::string& names,
+                             const std::function<void(const std::string&)>& take,
                              const std::string& text) const;
     void add_flag(const std::string& names, bool* is_given, const std::string& text) const;
     void add_flag(const std::string& names, std::function<void()> take,
