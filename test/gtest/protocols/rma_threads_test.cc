@@ -129,12 +129,14 @@ void use_until_refused(tw_worker_h worker, tw_ep_h ep, tw_key_h key, std::uint64
 
 TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone) {
     constexpr int kTimes = 6;
+    // A part for each thread: puts to one place race.
+    constexpr std::size_t kPart = 256 * 1024, kBytes = 2 * kPart;
     for (int time = 0; time < 2 * kTimes; ++time) {
         const std::size_t length = time % 3 == 0 ? 200'000 : 8;
         Node from(context_.get(), shared_worker());
         Node to(context_.get(), TW_THREAD_MULTI);
         // Allocated memory may be that of another allocation later.
-        Shared memory(context_.get(), 256 * 1024,
+        Shared memory(context_.get(), kBytes,
                       time < kTimes ? Shared::Kind::kMapped : Shared::Kind::kAllocated);
         const tw_ep_h ep = from.to(to);
         const tw_key_h key = memory.key_for(ep);
@@ -148,20 +150,19 @@ TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone)
         });
         std::vector<std::thread> threads;
         for (std::size_t i = 0; i < 2; ++i)
-            threads.emplace_back(use_until_refused, from.worker(), ep, key, memory.address(),
-                                 length);
+            threads.emplace_back(use_until_refused, from.worker(), ep, key,
+                                 memory.address() + i * kPart, length);
         std::this_thread::sleep_for(std::chrono::milliseconds(2 + time));
         memory.unmap();
-        const Shared again(context_.get(), 256 * 1024, Shared::Kind::kAllocated);
+        const Shared again(context_.get(), kBytes, Shared::Kind::kAllocated);
         std::byte* const at = time < kTimes ? memory.at() : again.at();
-        std::fill_n(at, 256 * 1024, std::byte{0xee});
+        std::fill_n(at, kBytes, std::byte{0xee});
         for (std::thread& thread : threads)
             thread.join();
         // SYNC test_rma_over: pairs with the owner's loop.
         is_over.store(true, std::memory_order_release);
         owner.join();
-        EXPECT_TRUE(
-            std::all_of(at, at + 256 * 1024, [](std::byte b) { return b == std::byte{0xee}; }))
+        EXPECT_TRUE(std::all_of(at, at + kBytes, [](std::byte b) { return b == std::byte{0xee}; }))
             << "time " << time;
         tw_key_free(key);
         tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
