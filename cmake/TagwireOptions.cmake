@@ -30,7 +30,7 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
     # TAGWIRE_CCACHE=OFF builds without, and so does who names a launcher.
     find_program(TAGWIRE_CCACHE ccache)
-    if(TAGWIRE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    if(TAGWIRE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
         foreach(lang C CXX)
             set(CMAKE_${lang}_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache_launcher.sh
                 ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${TAGWIRE_CCACHE})
