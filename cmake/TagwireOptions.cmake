@@ -40,8 +40,8 @@ if(PROJECT_IS_TOP_LEVEL)
             add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
         endif()
     endif()
-    # Programs are linked in half of the time; libraries by the system's own linker, as those of the
-    # packages are. TAGWIRE_MOLD=OFF builds without.
+    # For programs; libraries are linked by the system's own linker, as those of the packages are.
+    # TAGWIRE_MOLD=OFF builds without.
     find_program(TAGWIRE_MOLD mold)
     if(TAGWIRE_MOLD AND NOT CMAKE_CROSSCOMPILING)
         check_linker_flag(CXX -fuse-ld=mold TAGWIRE_LINKS_BY_MOLD)
@@ -56,8 +56,8 @@ if(PROJECT_IS_TOP_LEVEL)
                         -ffile-prefix-map=${tw_build_to_source}/=)
 endif()
 
-# Reading the same headers for each source is most of what compiling them costs: sixteen at a time
-# take a third of the time. Names in the anonymous namespaces of one target must differ then.
+# Reading the same headers for each source is much of what compiling them costs, so sixteen sources
+# share it. Names in the anonymous namespaces of one target must differ then.
 set(CMAKE_UNITY_BUILD ${TAGWIRE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 
