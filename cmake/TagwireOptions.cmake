@@ -52,8 +52,10 @@ if(PROJECT_IS_TOP_LEVEL)
     # Objects, and what is said of a place in a source, do not depend on where the tree is, nor on
     # whether ccache has made a path relative.
     file(RELATIVE_PATH tw_build_to_source ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+    string(REGEX REPLACE "/$" "" tw_build_to_source ${tw_build_to_source})
     add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
-                        -ffile-prefix-map=${tw_build_to_source}/=)
+                        -ffile-prefix-map=${tw_build_to_source}/=
+                        -ffile-prefix-map=/proc/self/cwd/${tw_build_to_source}/=)
 endif()
 
 # Reading the same headers for each source is much of what compiling them costs, so sixteen sources

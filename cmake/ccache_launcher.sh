@@ -11,18 +11,25 @@ export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$source_dir} CCACHE_NOHASHDIR=1
 # The sloppiness is what ccache's manual asks for with precompiled headers, less what it says of
 # times: without that, ccache keeps nothing of a file that was edited during its compilation.
 export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:+$CCACHE_SLOPPINESS,}pch_defines,time_macros
+# What another edition of this script has put there is not found.
+export CCACHE_EXTRAFILES=${CCACHE_EXTRAFILES:+$CCACHE_EXTRAFILES:}$0
 [[ $build_dir -ef . ]] || exec "$ccache" "$@"
+
+# clang writes into a precompiled header where each header of it is, made absolute, and wants it
+# there whenever the result is used: all names are absolute then, and the same for every clone.
+here='' up=''
+if [[ ${!#} == *cmake_pch.hxx.cxx && ${1##*/} == *clang* ]]; then
+    here=/proc/self/cwd/
+    up=$(realpath -m --relative-to="$build_dir" "$source_dir")
+fi
 words=()
 for word in "$@"; do
+    option=''
+    [[ $word != -I/* ]] || option=-I word=${word#-I}
     case $word in
-        "$build_dir"/*) word=${word#"$build_dir"/} ;;
-        -I"$build_dir"/*) word=-I${word#"-I$build_dir/"} ;;
+        "$build_dir"/*) word=$here${word#"$build_dir"/} ;;
+        "$source_dir"/*) [[ -z $here ]] || word=$here$up/${word#"$source_dir"/} ;;
     esac
-    words+=("$word")
+    words+=("$option$word")
 done
-# clang writes where a precompiled header came from into it, made absolute: a name that is absolute
-# and the same for every clone.
-last=$((${#words[@]} - 1))
-[[ ${words[last]} != *cmake_pch.hxx.cxx || ${words[last]} == /* ]] ||
-    words[last]=/proc/self/cwd/${words[last]}
 exec "$ccache" "${words[@]}"
