@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "tools/failure.hpp"
@@ -11,8 +12,7 @@
 
 namespace tagwire::tools {
 
-SoakRma::SoakRma(MsgLink& link, Channel& channel)
-    : link_(link), theirs_(kDataBytes), received_(kHandledMax) {
+SoakRma::SoakRma(MsgLink& link, Channel& channel) : link_(link), theirs_(kDataBytes) {
     // Memory of the program at one side, allocated at the other.
     if (link.side() == Side::kDriver) {
         own_.resize(kWindowBytes);
@@ -144,42 +144,56 @@ void SoakRma::send(Random& random) {
     });
 }
 
+/// The sender may know that a message has been received, and send the next one, before the end of
+/// the receive is told here.
+struct SoakRma::Receiving {
+    SoakRma* own;
+    std::uint64_t number;
+    std::vector<std::uint8_t> data;
+};
+
 void SoakRma::handle(tw_am_t* am) {
     std::uint64_t number = 0;
     if (am->header_length == sizeof number)
         std::memcpy(&number, am->header, sizeof number);
-    if (am->header_length != sizeof number || number != handled_ || am->length > kHandledMax) {
-        wrong_ = text("active message %llu came, with %zu bytes",
-                      static_cast<unsigned long long>(number), am->length);
-        return;
+    if (am->header_length != sizeof number || number != arrived_ || am->length > kHandledMax) {
+        return found(text("active message %llu came with %zu bytes, where %llu was to come",
+                          static_cast<unsigned long long>(number), am->length,
+                          static_cast<unsigned long long>(arrived_)));
     }
-    received_bytes_ = am->length;
+    ++arrived_;
     if ((am->flags & TW_AM_RNDV) == 0)
-        return check_data(am->data);
-    // Its sender waits for its end before it sends another one.
+        return check_data(number, {static_cast<const std::uint8_t*>(am->data), am->length});
+    auto receiving = std::make_unique<Receiving>(Receiving{this, number, Bytes(am->length)});
     tw_op_t op{};
-    op.context = this;
+    op.context = receiving.get();
     op.flags = TW_OP_COMPLETION;
     op.complete = [](const tw_completion_t* done) {
-        auto& own = *static_cast<SoakRma*>(done->context);
-        if (done->status != TW_OK)
-            own.wrong_ = text("the data of an active message: %s", tw_status_string(done->status));
-        else
-            own.check_data(own.received_.data());
+        const std::unique_ptr<Receiving> ended(static_cast<Receiving*>(done->context));
+        if (done->status == TW_OK)
+            return ended->own->check_data(ended->number, ended->data);
+        ended->own->found(
+            text("the data of an active message: %s", tw_status_string(done->status)));
     };
-    const tw_status_t status =
-        tw_am_recv(am->worker, am->message, received_.data(), am->length, &op, nullptr);
-    if (status != TW_INPROGRESS)
-        wrong_ = text("tw_am_recv: %s", tw_status_string(status));
+    const tw_status_t status = tw_am_recv(am->worker, am->message, receiving->data.data(),
+                                          receiving->data.size(), &op, nullptr);
+    if (status == TW_INPROGRESS)
+        static_cast<void>(receiving.release());  // the callback's
+    else
+        found(text("tw_am_recv: %s", tw_status_string(status)));
 }
 
-void SoakRma::check_data(const void* data) {
-    const Pattern wanted(static_cast<std::uint64_t>(other(link_.side())), handled_);
-    if (!wanted.matches(data, received_bytes_)) {
-        wrong_ =
-            text("active message %llu has wrong data", static_cast<unsigned long long>(handled_));
+void SoakRma::check_data(std::uint64_t number, std::span<const std::uint8_t> data) {
+    const Pattern wanted(static_cast<std::uint64_t>(other(link_.side())), number);
+    if (!wanted.matches(data.data(), data.size())) {
+        found(text("active message %llu has wrong data", static_cast<unsigned long long>(number)));
     }
     ++handled_;
+}
+
+void SoakRma::found(std::string what) {
+    if (wrong_.empty())
+        wrong_ = std::move(what);
 }
 
 void SoakRma::tell_end(Encoder* message) const {

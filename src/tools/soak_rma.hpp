@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,10 @@ class SoakRma {
     void send(Random& random);
     template <class Call>
     void run(const char* what, const Call& call);
+    struct Receiving;
     void handle(tw_am_t* am);
-    void check_data(const void* data);
+    void check_data(std::uint64_t number, std::span<const std::uint8_t> data);
+    void found(std::string what);
 
     MsgLink& link_;
     std::vector<std::uint8_t> own_;
@@ -55,9 +58,8 @@ class SoakRma {
     std::uint64_t address_ = 0;         // of the other's window
     std::vector<std::uint8_t> theirs_;  // what its data must be
     std::uint64_t puts_ = 0, adds_ = 0, sends_ = 0;
-    std::uint64_t handled_ = 0;           // messages of the other side
-    std::vector<std::uint8_t> received_;  // data of the one that is being received
-    std::size_t received_bytes_ = 0;
+    // Messages of the other side: whose handler was called, and those with checked data.
+    std::uint64_t arrived_ = 0, handled_ = 0;
     std::string wrong_;  // the first thing that a handler has found
 };
 
