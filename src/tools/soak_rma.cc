@@ -185,9 +185,8 @@ void SoakRma::handle(tw_am_t* am) {
 
 void SoakRma::check_data(std::uint64_t number, std::span<const std::uint8_t> data) {
     const Pattern wanted(static_cast<std::uint64_t>(other(link_.side())), number);
-    if (!wanted.matches(data.data(), data.size())) {
+    if (!wanted.matches(data.data(), data.size()))
         found(text("active message %llu has wrong data", static_cast<unsigned long long>(number)));
-    }
     ++handled_;
 }
 

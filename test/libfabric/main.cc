@@ -110,29 +110,33 @@ void add_common(CLI::App& app, Arguments& arguments) {
     app.add_option("case", arguments.names, "cases or features; all by default");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     CLI::App app("what a provider of libfabric makes of the manual pages' statements");
     app.require_subcommand(1);
     Arguments arguments;
-    auto* run = app.add_subcommand("run", "run cases; fails if one fails, hangs or crashes");
-    add_common(*run, arguments);
-    run->add_option("--record", arguments.record,
-                    "fail if an outcome is another than in this file of lines 'case outcome'");
-    run->add_flag("--strict", arguments.strict, "what is not supported fails");
+    auto* cases = app.add_subcommand("run", "run cases; fails if one fails, hangs or crashes");
+    add_common(*cases, arguments);
+    cases->add_option("--record", arguments.record,
+                      "fail if an outcome is another than in this file of lines 'case outcome'");
+    cases->add_flag("--strict", arguments.strict, "what is not supported fails");
     auto* compare = app.add_subcommand("compare", "run cases over several providers");
     add_common(*compare, arguments);
     compare->add_option("-o,--output", arguments.markdown, "write the table into this file");
     auto* list = app.add_subcommand("list", "list the cases");
     CLI11_PARSE(app, argc, argv);
+    if (*list) {
+        for (const auto& each : conformance::all_cases())
+            std::cout << each.name << "\t" << each.feature << "\t" << each.section << "\n";
+        return 0;
+    }
+    return *cases ? run_command(arguments) : compare_command(arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
     try {
-        if (*list) {
-            for (const auto& each : conformance::all_cases())
-                std::cout << each.name << "\t" << each.feature << "\t" << each.section << "\n";
-            return 0;
-        }
-        return *run ? run_command(arguments) : compare_command(arguments);
+        return run(argc, argv);
     } catch (const std::exception& error) {
         std::cerr << "fi_conformance: " << error.what() << "\n";
         return 2;

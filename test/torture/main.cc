@@ -65,11 +65,7 @@ std::uint64_t random_seed() {
     return std::random_device()() % 1'000'000;
 }
 
-}  // namespace
-}  // namespace tagwire::torture
-
-int main(int argc, char** argv) {
-    using namespace tagwire::torture;
+int run(int argc, char** argv) {
     CLI::App app("Tortures of the library; TAGWIRE_TRANSPORTS names the transports");
     app.require_subcommand(1);
     app.fallthrough();
@@ -105,4 +101,16 @@ int main(int argc, char** argv) {
     hidden->callback([&] { code = run_role(role, role_seed); });
     CLI11_PARSE(app, argc, argv);
     return code;
+}
+
+}  // namespace
+}  // namespace tagwire::torture
+
+int main(int argc, char** argv) {
+    try {
+        return tagwire::torture::run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "torture: %s\n", error.what());
+        return 1;
+    }
 }

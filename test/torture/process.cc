@@ -134,8 +134,12 @@ Child::Child(const std::function<int(Link&)>& function) {
 }
 
 Child::~Child() {
-    if (pid_ > 0 && !code_)
-        kill();
+    if (pid_ <= 0 || code_)
+        return;
+    ::kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR)
+        continue;
+    forget(pid_);
 }
 
 bool Child::is_running() {

@@ -174,7 +174,7 @@ TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
 class PipeSink final : public vhca::EventSink {
   public:
     PipeSink() { EXPECT_EQ(::pipe2(fds_, O_CLOEXEC), 0); }
-    ~PipeSink() {
+    ~PipeSink() override {
         ::close(fds_[0]);
         ::close(fds_[1]);
     }
