@@ -38,10 +38,10 @@ void check(tw_status_t status, const char* call) {
 }
 
 std::string transports_of(const Setup& setup) {
-    if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos)
-        return setup.transport;
+    if (setup.device.empty())
+        return setup.transport;  // the library knows what is wrong with it
     const Resource found = find_resource(setup.transport, setup.device, named_by(setup.transport));
-    return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
+    return setup.transport + ":" + found.device;
 }
 
 Carrier carrier_of(tw_worker_h worker) {
@@ -75,6 +75,8 @@ tw_context_h open_context(const Setup& setup) {
         throw UsageError(text("%s: nothing of '%s' is here (tagwire info devices lists what is)",
                               named_by(transports), transports.c_str()));
     }
+    if (status == TW_ERR_INVALID_PARAM)
+        throw UsageError("the log says which option or transport is not accepted");
     check(status, "tw_context_create");
     return context;
 }

@@ -27,8 +27,8 @@ constexpr Option kOptions[] = {
      .unit = "",
      .default_value = "auto",
      .doc = "Transports of the messaging layer, separated by commas, each with or without a "
-            "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp. A "
-            "leading ^ leaves one out: auto,^tcp.",
+            "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp; all: "
+            "those of virtual devices, too. A leading ^ leaves one out: ^tcp, or auto,^tcp.",
      .offset = offsetof(Options, transports)},
     {.name = "RNDV_THRESHOLD",
      .type = OptionType::kBytes,
