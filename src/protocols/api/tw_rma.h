@@ -13,9 +13,10 @@
 /// peer: over shared memory, memory of tw_mem_alloc() is read and written by plain loads and
 /// stores; over RDMA devices all memory is reached by put and get, and by atomics of 64 bits where
 /// every rail of the owner's context is of one device that has them (dc alone). Elsewhere (`ud`,
-/// other atomics) the peer's progress carries the operation out. The calls are the same. A packed
-/// key of a context with many devices has no room for all of their keys: the library asks the owner
-/// for one that an endpoint lacks, and its progress carries operations out until it has told that.
+/// `tcp`, other atomics) the peer's progress carries the operation out. The calls are the same. A
+/// packed key of a context with many devices has no room for all of their keys: the library asks
+/// the owner for one that an endpoint lacks, and its progress carries operations out until it has
+/// told that.
 /// tw_key_explain() says which way an operation goes.
 ///
 /// \par Order
