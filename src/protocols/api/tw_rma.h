@@ -225,10 +225,8 @@ typedef struct tw_rma_explanation {
     /// - "messages": by messages, and the peer's progress carries it out;
     /// - "nothing": there are no bytes.
     const char* way;
-    const char* reason;  ///< A sentence.
-    /// 1: nothing happens before the peer progresses. Where shared memory has no way to memory of
-    /// another process than messages of its own, puts and gets need the peer as well.
-    int needs_peer;
+    const char* reason;   ///< A sentence.
+    int needs_peer;       ///< 1: nothing happens before the peer progresses.
     size_t striped_from;  ///< Shortest put or get that is divided; SIZE_MAX: none, or an atomic.
     uint64_t reserved[3] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_rma_explanation_t;
