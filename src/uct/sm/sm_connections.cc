@@ -206,8 +206,8 @@ bool SmConnections::read_socket(Link& link) {
         if (status == UCS_ERR_NO_PROGRESS)
             break;
         any = true;
-        if (status == UCS_ERR_CONNECTION_RESET) {
-            iface_.ends.fail(link, UCS_ERR_CONNECTION_RESET);
+        if (status != UCS_OK && status != UCS_ERR_INVALID_PARAM) {
+            iface_.ends.fail(link, status);
             break;
         }
         std::string reason;  // of a packet that is refused
