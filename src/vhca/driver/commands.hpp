@@ -31,6 +31,8 @@ struct Command {
 };
 /// IB_USER_VERBS_CMD_* or IB_USER_VERBS_EX_CMD_* with its flag. nullptr: there is none.
 [[nodiscard]] const Command* find_command(std::uint32_t command);
+/// It destroys something: all that a dead device still does.
+[[nodiscard]] bool is_end(const Command& command);
 
 int get_context(Context& context, const Call& call);
 int query_device(Context& context, const Call& call);

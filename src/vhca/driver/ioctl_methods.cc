@@ -4,6 +4,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -62,6 +63,13 @@ bool is_first(const IoctlMethod& method) {
                                                      method.number == UVERBS_METHOD_GET_CONTEXT);
 }
 
+/// A dead device still destroys; a command of the write form is looked at by itself.
+bool outlives_device(const IoctlMethod& method) {
+    const auto dooms = [](const AttributeSpec& spec) { return spec.kind == Kind::kDoomed; };
+    return std::any_of(method.attributes.begin(), method.attributes.end(), dooms) ||
+           (method.object == UVERBS_OBJECT_DEVICE && method.number == UVERBS_METHOD_INVOKE_WRITE);
+}
+
 }  // namespace
 
 int run_ioctl(Context& context, const void* argument) {
@@ -73,6 +81,8 @@ int run_ioctl(Context& context, const void* argument) {
     const auto guard = context.engine.lock();
     if (context.async_pipe == nullptr && !is_first(call.method()))
         return EINVAL;
+    if (context.engine.device().is_dead() && !outlives_device(call.method()))
+        return EIO;
     if (const int error = check_objects(context, call))
         return error;
     int error = call.method().run(context, call);

@@ -316,6 +316,16 @@ void Engine::set_pump(Pump* pump) {
     static_cast<void>(!::write(bell_.get(), &kOne, sizeof kOne));
 }
 
+int Engine::happen(Incident incident) {
+    const auto guard = lock();
+    return device_->happen(incident, now());
+}
+
+bool Engine::is_dead() {
+    const auto guard = lock();
+    return device_->is_dead();
+}
+
 FaultCounters Engine::fault_counters() const {
     return faults_ != nullptr ? faults_->counters() : FaultCounters{};
 }
@@ -350,6 +360,10 @@ void Engine::SinkSwitch::srq_event(ibv_event_type type, Srq& srq) {
 void Engine::SinkSwitch::cq_error(Cq& cq) {
     if (to != nullptr)
         to->cq_error(cq);
+}
+void Engine::SinkSwitch::device_event(ibv_event_type type, unsigned port) {
+    for (DeviceListener* one = listeners.front(); one != nullptr; one = listeners.next(*one))
+        one->device_event(type, port);
 }
 
 }  // namespace tagwire::vhca

@@ -95,10 +95,11 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr) {
         attr->sm_lid = 0;
         attr->subnet_timeout = 0;
     }
-    if (port != 1) {
+    if (port != 1 || !engine.device().is_link_up()) {
         attr->state = IBV_PORT_DOWN;
         attr->phys_state = 2;  // Polling
-        attr->lid = attr->sm_lid = 0;
+        if (port != 1)
+            attr->lid = attr->sm_lid = 0;
     }
 }
 

@@ -13,7 +13,7 @@ namespace tagwire::vhca {
 /// The limits in `config` are those that programs are told.
 void describe_device(const DeviceConfig& config, ibv_device_attr* attr);
 [[nodiscard]] ibv_tm_caps tm_caps_of(const DeviceConfig& config);
-/// A port that is_port() knows.
+/// A port that is_port() knows. Under the lock.
 void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr);
 
 /// Whether the device has it; the first is the one that carries packets.
