@@ -57,6 +57,9 @@ constexpr DeviceOption kDeviceOptions[] = {
      "Random delay of completions and events, up to about this, per queue pair: 20us"},
     {"--timer-stretch", "TIMER_STRETCH", "N",
      "Timeouts and RNR waits last up to N times the requested time (default 1; cards: 4)"},
+    {"--memlock", "MEMLOCK", "RULE",
+     "Limit of registered memory: none (default); kernel, RLIMIT_MEMLOCK without CAP_IPC_LOCK; "
+     "all, RLIMIT_MEMLOCK for all processes"},
     {"--driver-abi", "DRIVER_ABI", "FORM",
      "Driver mlx5: form of commands: write (default), as before Linux 4.20, or also ioctl"},
 };

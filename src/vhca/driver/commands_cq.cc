@@ -132,7 +132,7 @@ int answer(const Context& context, std::uint32_t handle, const Call& call,
 int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record) {
     constexpr std::uint64_t kRecordBytes = 8, kRingAlignment = 64;
     const auto is_there = [](std::uint64_t first, std::uint64_t count) {
-        return is_mapped(reinterpret_cast<const void*>(first), count);
+        return check_mapping(reinterpret_cast<const void*>(first), count, true) == 0;
     };
     if (address % kRingAlignment != 0 || record % kRecordBytes != 0)
         return EINVAL;

@@ -85,10 +85,12 @@ int umem_reg(Context& context, IoctlCall& call) {
     const std::uint64_t bytes = call.value(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
     if (bytes == 0 || address + bytes < address)
         return EINVAL;
-    if (!is_mapped(reinterpret_cast<const void*>(address), bytes))
-        return EFAULT;
-    const std::uint32_t handle =
-        context.umems.add(std::make_unique<UmemObject>(UmemObject{address, bytes}));
+    auto made = std::make_unique<UmemObject>(UmemObject{.address = address, .bytes = bytes});
+    if (const int error = pin(reinterpret_cast<const void*>(address), bytes,
+                              static_cast<unsigned>(rights), &made->pinned)) {
+        return error;
+    }
+    const std::uint32_t handle = context.umems.add(std::move(made));
     int error = call.tell(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, handle);
     if (error == 0)
         error = call.write(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, handle);

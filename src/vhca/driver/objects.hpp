@@ -21,6 +21,7 @@
 #include "vhca/driver/event_pipe.hpp"
 #include "vhca/driver/rings.hpp"
 #include "vhca/engine/engine.hpp"
+#include "vhca/setup/pinning.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -66,6 +67,7 @@ struct PdObject {
 struct MrObject {
     Mr* core = nullptr;
     PdObject* pd = nullptr;
+    Pinned pinned{};  // of a key of DEVX: nothing, its memory is a UmemObject's
 };
 
 struct AhObject {
@@ -81,6 +83,7 @@ struct UarObject {
 /// Memory of the program that commands of the device may name.
 struct UmemObject {
     std::uint64_t address = 0, bytes = 0;
+    Pinned pinned{};
 };
 
 /// Made by a command of the device: where it is in the tables, and its number.

@@ -20,6 +20,7 @@
 #include "vhca/engine/engine.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/face/event_queue.hpp"
+#include "vhca/setup/pinning.hpp"
 
 namespace tagwire::vhca {
 
@@ -48,6 +49,7 @@ struct FacePd {
 struct FaceMr {
     ibv_mr mr;
     Mr* core;
+    Pinned pinned;
     ucs::ListLink<FaceMr> of_context;
 };
 

@@ -4,8 +4,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <cstddef>
-
 #include "vhca/engine/engine.hpp"
 
 namespace tagwire::vhca {
@@ -21,9 +19,5 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr);
 /// Address attributes that the port can follow: on Ethernet they need a GID, which has to be one
 /// that is there; service level and rate have to exist.
 [[nodiscard]] bool is_path(Engine& engine, const ibv_ah_attr& attr);
-
-/// All of it is memory of the process. A card pins the pages, so memory that does not exist is
-/// refused at once.
-[[nodiscard]] bool is_mapped(const void* base, std::size_t bytes);
 
 }  // namespace tagwire::vhca
