@@ -26,12 +26,11 @@ class Cable {
         if (!is_cut_) [[likely]]
             wire_.commit(to, bytes);
     }
-    [[nodiscard]] std::uint64_t handed_over(Route to) {
-        return is_cut_ ? 0 : wire_.handed_over(to);
+    [[nodiscard]] Turn turn_of(Route to) { return is_cut_ ? Turn{} : wire_.turn_of(to); }
+    [[nodiscard]] bool has_had_turn(Route to, const Turn& since) {
+        return is_cut_ || wire_.has_had_turn(to, since);
     }
-    [[nodiscard]] bool have_left(Route to, std::uint64_t count) {
-        return is_cut_ || wire_.have_left(to, count);
-    }
+    [[nodiscard]] unsigned steps_to_catch_up() const { return wire_.steps_to_catch_up(); }
 
   private:
     Wire& wire_;
