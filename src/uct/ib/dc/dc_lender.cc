@@ -257,7 +257,7 @@ void ChannelLender::end_copied(ib::MessageEp& any) {
     ib::SendOp* previous = nullptr;
     for (ib::SendOp *op = ep.queue->first, *next = nullptr; op != nullptr; op = next) {
         next = op->next;
-        if (op->ep == &ep && op->kind == ib::SendOp::Kind::kFlush) {
+        if (op->ep == &ep && op->is_flush()) {
             ep.queue->remove(op, previous);
             ib::OpEnds::keep_flush(ep, *op);
             continue;
@@ -280,8 +280,8 @@ bool ChannelLender::uses_memory(const ib::MessageEp& any) const {
     if (is_alone(ep))
         return true;
     for (const ib::SendOp* op = ep.queue->first; op != nullptr; op = op->next)
-        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer &&
-            op->kind != ib::SendOp::Kind::kFlush && !is_copied(*op))
+        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer && !op->is_flush() &&
+            !is_copied(*op))
             return true;
     return false;
 }

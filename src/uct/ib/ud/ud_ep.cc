@@ -185,14 +185,14 @@ void UdEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
 
 bool UdEp::has_ended(const Waiter& waiter) const {
     const std::uint32_t reached =
-        waiter.is_check ? sender.last_answered() : sender.first_unacknowledged();
+        waiter.kind == Waits::kCheck ? sender.last_answered() : sender.first_unacknowledged();
     return !is_before(reached, waiter.mark);
 }
 
-ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, bool is_check) {
+ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, Waits kind) {
     if (comp == nullptr)
         return UCS_INPROGRESS;
-    return owner().waiters_.add(waiters_, comp, mark, is_check);
+    return owner().waiters_.add(waiters_, comp, mark, kind);
 }
 
 ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
@@ -204,7 +204,7 @@ ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_ERR_NO_RESOURCE;
     if (sender.is_idle() && waiters_ == nullptr)
         return UCS_OK;
-    return wait(comp, sender.given(), false);
+    return wait(comp, sender.given(), Waits::kFlush);
 }
 
 ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
@@ -215,7 +215,7 @@ ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
     }
     if (is_settled_ || waiters_ == nullptr)
         return UCS_OK;
-    return wait(comp, 0, false);
+    return wait(comp, 0, Waits::kCancel);
 }
 
 ucs_status_t UdEp::fence(unsigned) {
@@ -226,7 +226,7 @@ ucs_status_t UdEp::check(unsigned, uct_completion_t* comp) {
     if (failure_ != UCS_OK)
         return failure_;
     const std::uint32_t probe = sender.ask();
-    const ucs_status_t status = wait(comp, probe, true);
+    const ucs_status_t status = wait(comp, probe, Waits::kCheck);
     owner().node_->pump(*this, ucs::clock_now_ns());
     return comp == nullptr ? UCS_OK : status;
 }

@@ -53,7 +53,7 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
     [[gnu::noinline, gnu::cold]] ucs_status_t no_room();
     void send(ib::SendOp* op, std::uint8_t am_id, std::size_t bytes);
     ucs_status_t flush_cancel(uct_completion_t* comp);
-    ucs_status_t wait(uct_completion_t* comp, std::uint32_t mark, bool is_check);
+    ucs_status_t wait(uct_completion_t* comp, std::uint32_t mark, Waits kind);
     [[nodiscard]] bool has_ended(const Waiter& waiter) const;
 
     Waiter* waiters_ = nullptr;  // oldest first
