@@ -101,6 +101,7 @@ unsigned MessageIface::progress() {
 
 void MessageIface::end_sends(const Completion* completions, unsigned count) {
     in_progress = true;
+    is_unresponsive_ = false;
     sends_ = completions;
     sends_left_ = count;
     if (op_ends.has_late()) [[unlikely]]
@@ -163,6 +164,8 @@ void MessageIface::owned_completed(SendQueue& owned, const Completion& completio
 unsigned MessageIface::work() {
     unsigned moved = 0;
     in_progress = true;
+    if (has_lost_device()) [[unlikely]]
+        end_all();
     if (op_ends.has_late())
         op_ends.finish_late(nullptr);
     if (flow->owes())
@@ -202,7 +205,7 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
     ep.failure = status;
     ep.state = MessageEp::State::kFailing;
     source->stop(ep);
-    failing_.push_back({&ep, receives_seen_});
+    failing_.push_back({&ep, receives_seen_, ucs::clock_now_ns() + kFlushNs});
     has_work = true;
 }
 
@@ -213,8 +216,13 @@ unsigned MessageIface::settle_failing() {
     std::size_t kept = 0;
     // By index: callbacks may have others fail.
     for (std::size_t i = 0; i < failing_.size(); ++i) {
-        const auto [ep, mark] = failing_[i];
-        if (!ep->has_ended() || op_ends.has_late(*ep) || !has_heard_all(mark)) {
+        MessageEp* const ep = failing_[i].ep;
+        if (is_overdue(failing_[i])) {
+            TW_LOG_WARN("%s: the device did not complete the requests of a failed endpoint in time",
+                        ib_md().device().name().c_str());
+            source->give_up(*ep);
+        }
+        if (!ep->has_ended() || op_ends.has_late(*ep) || !has_heard_all(failing_[i].mark)) {
             failing_[kept++] = failing_[i];
             continue;
         }
@@ -233,6 +241,29 @@ unsigned MessageIface::settle_failing() {
     return ended;
 }
 
+bool MessageIface::is_overdue(const Failing& failing) const {
+    return !failing.ep->has_ended() && source->ends_soon(*failing.ep) &&
+           ucs::clock_now_ns() >= failing.deadline;
+}
+
+void MessageIface::lose_device(const char* why) {
+    if (has_lost_device())
+        return;
+    TW_LOG_ERROR("%s: %s; all endpoints of the interface fail", ib_md().device().name().c_str(),
+                 why);
+    loss_ = why;
+    has_work = true;
+}
+
+void MessageIface::end_all() {
+    if (std::exchange(has_ended_all_, true))
+        return;
+    for (MessageEp* each : eps)
+        if (each != nullptr)
+            fail(*each, UCS_ERR_IO_ERROR, loss_);
+    source->give_up_all();
+}
+
 void MessageIface::end_operations(MessageEp& ep) {
     rndv_sends.end_all(ep, ep.failure);
     reads.end_all(ep);
@@ -245,7 +276,7 @@ void MessageIface::end_operations(MessageEp& ep) {
 void MessageIface::end_now(MessageEp& ep) {
     const bool was_in_progress = std::exchange(in_progress, true);
     MessageEp* const outer = op_ends.put_off_others_than(&ep);
-    const std::uint64_t deadline = ucs::clock_now_ns() + kEndNs;
+    const std::uint64_t begin = ucs::clock_now_ns();
     op_ends.finish_late(&ep);
     // One of its callbacks may be what destroys it: the rest of what that completion told.
     while (SendOp* op = ep.queue->take_until(ep.queue->acked))
@@ -255,13 +286,12 @@ void MessageIface::end_now(MessageEp& ep) {
         if (ep.queue->wants_mark)
             sends.signal(*ep.queue, *source);
         sends_left_ = sends.cq().poll(&sends_);
-        if (sends_left_ == 0 && ucs::clock_now_ns() >= deadline) {
-            TW_LOG_WARN("%s: the device did not complete the requests of an endpoint in time",
-                        ib_md().device().name().c_str());
-            source->give_up(ep);
+        if (sends_left_ != 0) {
+            is_unresponsive_ = false;
+            handle_sends();
+        } else if (!waits_on(ep, begin)) {
             break;
         }
-        handle_sends();
     }
     op_ends.finish_late(&ep);
     source->end_copied(ep);
@@ -269,6 +299,28 @@ void MessageIface::end_now(MessageEp& ep) {
     OpEnds::settle_flushes(ep);
     op_ends.put_off_others_than(outer);
     in_progress = was_in_progress;
+}
+
+// Nothing has completed now. False: the device will not end the requests, and they were given up.
+bool MessageIface::waits_on(MessageEp& ep, std::uint64_t begin) {
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now >= next_look_) {
+        next_look_ = now + kLookNs;
+        for (const AsyncEvent& event : take_async_events())
+            take_event(event);
+    }
+    if (has_lost_device()) {
+        end_all();
+        return false;
+    }
+    if (!is_unresponsive_ && now < begin + kEndNs)
+        return true;
+    if (!std::exchange(is_unresponsive_, true)) {
+        TW_LOG_WARN("%s: the device did not complete the requests of an endpoint in time",
+                    ib_md().device().name().c_str());
+    }
+    source->give_up(ep);
+    return false;
 }
 
 void MessageIface::broke_off(MessageEp& ep) {
@@ -336,11 +388,7 @@ void MessageIface::take_event(const AsyncEvent& event) {
         case IBV_EVENT_CQ_ERR:
         case IBV_EVENT_SRQ_ERR:
         case IBV_EVENT_DEVICE_FATAL:
-            TW_LOG_ERROR("%s: %s; all endpoints of the interface fail",
-                         ib_md().device().name().c_str(), verbs().event_type_str(event.type));
-            for (MessageEp* each : eps)
-                if (each != nullptr)
-                    fail(*each, UCS_ERR_IO_ERROR, verbs().event_type_str(event.type));
+            lose_device(verbs().event_type_str(event.type));
             break;
         default:
             break;
@@ -395,7 +443,7 @@ ucs_status_t MessageIface::event_arm(unsigned events) {
         return UCS_ERR_BUSY;
     for (const AsyncEvent& event : take_async_events())
         take_event(event);
-    if (!failing_.empty() || drain_descriptors())
+    if (!failing_.empty() || (has_lost_device() && !has_ended_all_) || drain_descriptors())
         return UCS_ERR_BUSY;
     const bool solicited = (events & (UCT_EVENT_RECV | UCT_EVENT_SEND_COMP)) == 0 &&
                            pending.empty() && !reads.has_waiting();

@@ -37,8 +37,13 @@ class QueueSource {
     /// Operations still in the queue of an endpoint that uses no memory of the program end for the
     /// program; flushes go to the endpoint's own list, because rendezvous end before them.
     virtual void end_copied(MessageEp&) {}
-    /// The device ends its requests by no completion: from now on it touches nothing of them.
+    /// It has failed, and its requests end by themselves soon, if the device works.
+    [[nodiscard]] virtual bool ends_soon(const MessageEp& ep) const = 0;
+    /// The device ends its requests by no completion: from now on it touches nothing of them. They
+    /// end by OpEnds::finish_later().
     virtual void give_up(MessageEp& ep) = 0;
+    /// The same of all endpoints, which have failed: the device is lost.
+    virtual void give_up_all() = 0;
 
   protected:
     ~QueueSource() = default;

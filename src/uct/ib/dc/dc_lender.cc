@@ -215,7 +215,7 @@ int ChannelLender::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_
 // peer that is there does not receive, look() makes an end.
 void ChannelLender::stop(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
-    if (!has_channel(ep) || ep.has_ended())
+    if (owner_.has_lost_device() || !has_channel(ep) || ep.has_ended())
         return;
     if (ep.queue->is_broken) {  // what was posted is being flushed
         // Before others' requests can be posted again some that wait may have to end.
@@ -230,6 +230,8 @@ void ChannelLender::stop(ib::MessageEp& any) {
         const int error = owner_.verbs().modify_qp(channel.qp, &attr, IBV_QP_STATE);
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
+        if (error == EIO)
+            return owner_.lose_device("the device does not stop a DCI (EIO)");
         channel.is_broken = true;
     } else {
         close_later(ep);
@@ -291,6 +293,14 @@ void ChannelLender::give_up(ib::MessageEp& ep) {
     start_anew(*static_cast<Channel&>(*static_cast<DcEp&>(ep).queue).dci);
 }
 
+// All endpoints have failed, and there will be no others.
+void ChannelLender::give_up_all() {
+    pool_.close();
+    for (const auto& dci : pool_.dcis())
+        drop_requests(*dci);
+    closing_.clear();
+}
+
 void ChannelLender::look(std::uint64_t now) {
     if (!std::exchange(is_contended_, false))
         owner_.sends.set_signal_every(owner_.limits.signal_every);
@@ -311,15 +321,16 @@ void ChannelLender::look(std::uint64_t now) {
 // Whatever is under way there is given up. Nobody can say what of it was carried out, so everyone
 // whose requests they are fails.
 void ChannelLender::start_anew(Dci& dci) {
+    pool_.restart(dci);
+    drop_requests(dci);
+    use_places(dci);
+}
+
+void ChannelLender::drop_requests(Dci& dci) {
     constexpr const char* kStartedAnew =
         "its DCI was reset, because requests of a closed endpoint did not end";
-    pool_.restart(dci);
-    const bool was_in_progress = std::exchange(owner_.in_progress, true);
-    // By index: callbacks may send, and channels be made for that.
-    for (std::size_t i = 0; i < pool_.all_channels().size(); ++i) {
-        Channel& channel = *pool_.all_channels()[i];
-        if (channel.dci != &dci)
-            continue;
+    for (Channel* each : dci.channels) {
+        Channel& channel = *each;
         if (channel.is_drained()) {
             if (dci.initiator.has_streams)
                 dci.reset(channel);
@@ -346,11 +357,9 @@ void ChannelLender::start_anew(Dci& dci) {
             owner_.fail(*channel.owner, UCS_ERR_CONNECTION_RESET, kStartedAnew);
         channel.is_broken = false;
         while (ib::SendOp* op = channel.take_any())
-            owner_.op_ends.finish(*op, op->ep->failure);
+            owner_.op_ends.finish_later(*op, op->ep->failure);
     }
-    use_places(dci);
     owner_.sends.settle_signals();
-    owner_.in_progress = was_in_progress;
 }
 
 void ChannelLender::take_back(DcEp& ep) {

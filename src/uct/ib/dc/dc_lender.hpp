@@ -58,7 +58,12 @@ class ChannelLender final : public ib::QueueSource {
     void stop(ib::MessageEp& ep) override;
     [[nodiscard]] bool uses_memory(const ib::MessageEp& ep) const override;
     void end_copied(ib::MessageEp& ep) override;
+    [[nodiscard]] bool ends_soon(const ib::MessageEp& ep) const override {
+        const auto& dc_ep = static_cast<const DcEp&>(ep);
+        return has_channel(dc_ep) && is_alone(dc_ep);
+    }
     void give_up(ib::MessageEp& ep) override;
+    void give_up_all() override;
 
   private:
     /// An endpoint that failed while others may have requests where it has some.
@@ -90,6 +95,7 @@ class ChannelLender final : public ib::QueueSource {
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
     void start_anew(Dci& dci);
+    void drop_requests(Dci& dci);
 
     ib::MessageIface& owner_;
     DcFlow& flow_;

@@ -32,7 +32,7 @@ void SharedChannels::completed(Channel& channel, const ib::Completion& completio
     } else {
         break_off(channel, completion);
     }
-    if (channel.flushed == channel.posted)
+    if (channel.is_broken && channel.flushed == channel.posted)
         post_again(channel);
 }
 
@@ -62,6 +62,8 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
     const ib::Completion completion = reported;  // a callback may have others polled
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     acknowledge(channel, sn - 1);
+    if (channel.acked == channel.posted)
+        return;  // a callback had its requests given up
     channel.is_broken = true;
     channel.flushed = sn;
     channel.reserve = Channel::kNoMore;
