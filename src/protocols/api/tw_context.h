@@ -53,7 +53,9 @@ enum tw_access {
     TW_ACCESS_WRITE = 1 << 1,   ///< tw_put().
     TW_ACCESS_ATOMIC = 1 << 2,  ///< tw_atomic(), tw_atomic_fetch(), tw_atomic_cswap().
     TW_ACCESS_ALL = TW_ACCESS_READ | TW_ACCESS_WRITE | TW_ACCESS_ATOMIC,
-    TW_ACCESS_NONE = 1 << 3  ///< Alone: memory for messages only, which has no key.
+    /// Alone: memory for messages only, which has no key. Receivers of a long message may read the
+    /// memory; nobody may write to it.
+    TW_ACCESS_NONE = 1 << 3
 };
 
 /// Kinds of memory. Later versions add memory of devices.
@@ -64,7 +66,9 @@ typedef enum tw_memory_type {
 /// Parameters of tw_mem_map() and tw_mem_alloc(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_mem_params {
     size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_mem_params));  ///< sizeof(tw_mem_params_t).
-    /// TW_ACCESS_x; 0: TW_ACCESS_ALL. Messages from and to the memory need none.
+    /// TW_ACCESS_x; 0: TW_ACCESS_ALL. Messages from and to the memory need none: a long one whose
+    /// peer lacks the right to move the data by itself is copied. Memory that the program may only
+    /// read has TW_ACCESS_READ or TW_ACCESS_NONE, and nothing is received into it.
     uint32_t access;
     tw_memory_type_t type;
     uint64_t device;  ///< Number of the device that has the memory; 0 for TW_MEMORY_HOST.
@@ -85,6 +89,7 @@ typedef struct tw_mem_params {
 ///
 /// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
 /// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
+/// \retval TW_ERR_INVALID_ADDR  Memory is not there, or is read-only and peers would write to it.
 /// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.
 /// \retval TW_ERR_UNSUPPORTED  `params->type` is not TW_MEMORY_HOST.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `length` is 0, or `params` has a value that

@@ -83,6 +83,16 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return TW_ERR_INVALID_PARAM;
 }
 
+tw_status_t check_target(const char* call, const tw_op_t& op) {
+    if (op.mem == nullptr || !memory_of(op.mem).is_read_only())
+        return TW_OK;
+    TW_LOG_ERROR(
+        "%s: the memory of op->mem was mapped read-only when tw_mem_map() was called: "
+        "nothing can be received into it",
+        call);
+    return TW_ERR_INVALID_PARAM;
+}
+
 tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& message) {
     const tw_op_t& op = *message.op;
     const std::size_t own_bytes = message.am == nullptr ? 0 : message.am->header_bytes;

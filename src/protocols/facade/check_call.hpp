@@ -27,6 +27,8 @@ tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& 
                      std::uint32_t allowed);
 tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
                          const void* base, size_t length, const tw_iov_t* list, size_t count);
+/// Behind check_memory(): what is received may be written to op.mem.
+tw_status_t check_target(const char* call, const tw_op_t& op);
 /// `message.op` is not null.
 [[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
                                          const Outgoing& message);

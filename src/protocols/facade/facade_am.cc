@@ -105,6 +105,7 @@ tw_status_t receive(const char* call, tw_worker_h handle, Incoming wanted,
     if (status == TW_OK) {
         status =
             check_memory(call, worker, how, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = status == TW_OK ? check_target(call, how) : status;
     }
     if (status != TW_OK)
         return status;

@@ -164,6 +164,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
         status =
             check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = status == TW_OK ? check_target(call, op) : status;
     }
     if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
         TW_LOG_ERROR("%s: op->source is an endpoint of another worker", call);

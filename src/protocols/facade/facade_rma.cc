@@ -65,6 +65,8 @@ tw_status_t check_rma(const Kind& kind, const Endpoint& to, const RmaCall& call,
             status = check_memory(kind.call, to.worker, op, call.base, call.length, call.list,
                                   call.count);
         }
+        if (status == TW_OK && kind.access == TW_ACCESS_READ)
+            status = check_target(kind.call, op);
         if (status != TW_OK)
             return status;
         if ((op.flags & TW_OP_INJECT) != 0 && length > to.worker.options().inject_bytes) {

@@ -21,13 +21,18 @@ namespace tagwire::proto {
 
 namespace {
 
+/// Its owner lets peers read the memory.
+bool has_readable_handle(const Request& request) {
+    return request.buffer.memory != nullptr && request.buffer.memory->may_be_read();
+}
+
 /// The handle by which the peer reads the buffer; a list has none that would do.
 uct_mem_h source_of(const Request& request, std::size_t domain) {
     if (request.buffer.list != nullptr)
         return nullptr;
     if (request.registration != nullptr)
         return request.registration;
-    if (request.buffer.memory != nullptr)
+    if (has_readable_handle(request))
         return request.buffer.memory->handle(domain);
     return request.cached != nullptr ? request.cached->handle : nullptr;
 }
@@ -172,7 +177,7 @@ void RndvSender::register_source(Request& request) {
                            &request.registration) != UCS_OK)
             request.registration = nullptr;
         request.registered_in = static_cast<std::uint32_t>(index);
-    } else if (request.buffer.memory == nullptr && (ep_.rail().can_get() || ep_.rail().can_put()) &&
+    } else if (!has_readable_handle(request) && (ep_.rail().can_get() || ep_.rail().can_put()) &&
                request.copy == nullptr) {
         request.cached = ep_.worker.cache_region(request, index, RegUse::kSource);
     }
@@ -209,7 +214,7 @@ ucs_status_t RndvSender::send_request(Request& request) {
     if (const uct_mem_h handle = source_of(request, ep_.rail().domain_index());
         may_get && handle != nullptr) {
         keys.add(ep_.rail().domain(), ep_.rail().domain_index(), handle);
-        if (request.buffer.memory != nullptr && request.buffer.length >= ep_.rail().striped_from())
+        if (has_readable_handle(request) && request.buffer.length >= ep_.rail().striped_from())
             keys.add_others(*request.buffer.memory, ep_.rail().domain_index());
     }
     Envelope envelope = envelope_of(request, ep_.peer_names);  // the Ats acknowledges
