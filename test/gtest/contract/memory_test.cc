@@ -160,6 +160,17 @@ TEST_P(Memory, an_interface_allocates_for_its_own_use) {
     uct_iface_mem_free(&memory);
 }
 
+// As programs of UCX do, which never looks at it.
+TEST_P(Memory, a_key_is_released_whose_type_the_program_has_cleared) {
+    for (const Backing backing : remote_backings(receiver())) {
+        const Buffer remote(receiver(), 1000, backing);
+        uct_rkey_bundle_t key{};
+        ASSERT_EQ(UCS_OK, uct_rkey_unpack(sender().component(), remote.packed_rkey().data(), &key));
+        key.type = nullptr;
+        EXPECT_EQ(UCS_OK, uct_rkey_release(sender().component(), &key));
+    }
+}
+
 TEST_P(Memory, a_pointer_is_not_given_for_memory_that_is_not_shared) {
     TW_NEED_MD(UCT_MD_FLAG_RKEY_PTR);
     TW_NEED_MD(UCT_MD_FLAG_REG);
