@@ -313,8 +313,10 @@ bool MessageIface::waits_on(MessageEp& ep, std::uint64_t begin) {
         end_all();
         return false;
     }
-    if (!is_unresponsive_ && now < begin + kEndNs)
+    if (!is_unresponsive_ && now < begin + kEndNs) {
+        source->press(ep, now - begin);
         return true;
+    }
     if (!std::exchange(is_unresponsive_, true)) {
         TW_LOG_WARN("%s: the device did not complete the requests of an endpoint in time",
                     ib_md().device().name().c_str());

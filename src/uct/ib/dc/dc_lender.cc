@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/dc/dc_lender.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,6 +15,9 @@
 namespace tagwire::dc {
 
 namespace {
+
+// That a destroy waits for requests of others where its own are stuck.
+constexpr std::uint64_t kOthersNs = 100'000'000;
 
 /// The device reads or writes a buffer of ours; the program's is written when it ends.
 bool is_copied(const ib::SendOp& op) {
@@ -53,7 +57,7 @@ bool ChannelLender::own_channel(DcEp& ep) {
 
 void ChannelLender::begin_turn(Channel& channel, DcEp& ep) {
     channel.owner = &ep;
-    channel.reserve = 1;
+    channel.reserve = channel.dci->is_breaking ? Channel::kNoMore : 1;
     channel.turn_begin = channel.posted;
     channel.was_granted = false;
     ep.queue = &channel;
@@ -65,7 +69,7 @@ void ChannelLender::give_back(Channel& channel) {
     static_cast<DcEp*>(std::exchange(channel.owner, nullptr))->queue = &no_queue_;
     if (pool_.is_answer_channel(channel))
         return;
-    channel.rests = channel.free < places_of_a_turn();
+    channel.rests = channel.dci->is_breaking || channel.free < places_of_a_turn();
     if (!channel.rests)
         hand_on(channel);
 }
@@ -85,7 +89,7 @@ void ChannelLender::use_places(const Dci& dci) {
     // By index: callbacks may send, and channels be made for that.
     for (std::size_t i = 0; i < dci.channels.size(); ++i) {
         Channel& channel = *dci.channels[i];
-        if (channel.rests && channel.free >= places_of_a_turn()) {
+        if (channel.rests && !dci.is_breaking && channel.free >= places_of_a_turn()) {
             channel.rests = false;
             hand_on(channel);
         }
@@ -93,16 +97,22 @@ void ChannelLender::use_places(const Dci& dci) {
     }
 }
 
-void ChannelLender::special_completed(ib::SendQueue& queue, const ib::Completion& completion) {
+void ChannelLender::special_completed(ib::SendQueue& queue, const ib::Completion& reported) {
     auto& channel = static_cast<Channel&>(queue);
     Dci& dci = *channel.dci;
+    ib::Completion completion = reported;
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    // The first that was flushed: all before it were carried out.
+    if (dci.is_breaking && !channel.is_broken && sn == channel.stop_mark)
+        completion.status = IBV_WC_SUCCESS;
     if (dci.initiator.has_streams)
         dci.ended(channel, sn);
     if (channel.is_shared)
         shared_.completed(channel, completion);
     else
         owner_.owned_completed(channel, completion);
+    if (dci.is_breaking && std::ranges::all_of(dci.channels, &Channel::is_flushed))
+        end_break(dci);
     if (!dci.initiator.has_streams)
         return;
     // Others' requests keep places, and nobody asked whether they have ended: in time, so that who
@@ -288,6 +298,78 @@ bool ChannelLender::uses_memory(const ib::MessageEp& any) const {
     return false;
 }
 
+// Nobody sends while a destroy waits, so requests of others end, or are stuck like these.
+void ChannelLender::press(ib::MessageEp& any, std::uint64_t waited_ns) {
+    auto& ep = static_cast<DcEp&>(any);
+    Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
+    if (is_alone(ep) || dci.is_breaking)
+        return;
+    if (waited_ns >= kOthersNs || !serves_others(dci))
+        return break_off(dci);
+    for (Channel* channel : dci.channels)
+        if (channel->has_unsignaled() && channel->free > 0)
+            owner_.sends.signal(*channel, *this);
+}
+
+bool ChannelLender::serves_others(const Dci& dci) const {
+    for (const Channel* channel : dci.channels) {
+        if (!channel->is_shared && !channel->is_drained() && channel->owner->failure == UCS_OK)
+            return true;
+        for (std::uint32_t sn = channel->acked + 1; channel->is_shared && sn != channel->posted + 1;
+             ++sn)
+            if (channel->sent->at(sn).ep->failure == UCS_OK)
+                return true;
+    }
+    return false;
+}
+
+// All that is posted there is flushed, and tells by that what was carried out: everything before
+// the first that was flushed. Then the DCI starts anew.
+void ChannelLender::break_off(Dci& dci) {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    const int error = owner_.verbs().modify_qp(dci.initiator.qp.get(), &attr, IBV_QP_STATE);
+    if (error == EIO)
+        return owner_.lose_device("the device does not stop a DCI (EIO)");
+    if (error != 0) {
+        TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
+        return start_anew(dci);
+    }
+    dci.is_breaking = true;
+    for (Channel* channel : dci.channels) {
+        channel->reserve = Channel::kNoMore;
+        channel->stop_mark = channel->acked;
+        if (!channel->is_drained() && !channel->is_broken)
+            mark_stop(*channel);
+    }
+}
+
+// Requests without a completion that were carried out end silently.
+void ChannelLender::mark_stop(Channel& channel) {
+    ib::MessageEp* ep = channel.is_shared ? channel.sent->at(channel.posted).ep : channel.owner;
+    if (!channel.has_unsignaled() || channel.free == 0 || !owner_.sends.has_last_place())
+        return;
+    if (ep->post_signal() == UCS_OK)
+        channel.stop_mark = channel.posted;
+}
+
+void ChannelLender::end_break(Dci& dci) {
+    pool_.restart(dci);
+    dci.is_breaking = false;
+    for (Channel* channel : dci.channels) {
+        if (dci.initiator.has_streams)
+            dci.reset(*channel);
+        channel->is_broken = channel->is_broken && channel->is_shared;
+        if (!channel->is_broken)
+            channel->reserve = 1;
+    }
+    // By index: callbacks may send, and channels be made for that. One may stop the DCI again.
+    for (std::size_t i = 0; i < dci.channels.size() && !dci.is_breaking; ++i)
+        if (dci.channels[i]->is_broken)
+            shared_.post_again(*dci.channels[i]);
+    use_places(dci);
+}
+
 // Others that have requests there fail, too: what of theirs was carried out nobody can say.
 void ChannelLender::give_up(ib::MessageEp& ep) {
     start_anew(*static_cast<Channel&>(*static_cast<DcEp&>(ep).queue).dci);
@@ -307,14 +389,15 @@ void ChannelLender::look(std::uint64_t now) {
     for (std::size_t i = 0; i < closing_.size();) {
         auto* ep = static_cast<DcEp*>(owner_.eps.find(closing_[i].ep_id));
         const bool has_ended = ep == nullptr || ep->has_ended();
-        if (!has_ended && now < closing_[i].deadline) {
+        Dci* dci = has_ended ? nullptr : static_cast<Channel&>(*ep->queue).dci;
+        if (!has_ended && now < closing_[i].deadline && (dci->is_breaking || serves_others(*dci))) {
             ++i;
             continue;
         }
         closing_[i] = closing_.back();
         closing_.pop_back();
-        if (!has_ended)
-            start_anew(*static_cast<Channel&>(*ep->queue).dci);
+        if (!has_ended && !dci->is_breaking)
+            break_off(*dci);
     }
 }
 
@@ -323,6 +406,9 @@ void ChannelLender::look(std::uint64_t now) {
 void ChannelLender::start_anew(Dci& dci) {
     pool_.restart(dci);
     drop_requests(dci);
+    if (std::exchange(dci.is_breaking, false))
+        for (Channel* channel : dci.channels)
+            channel->reserve = 1;
     use_places(dci);
 }
 
@@ -366,7 +452,7 @@ void ChannelLender::take_back(DcEp& ep) {
     if (pool_.is_shared() || !has_channel(ep))
         return;
     auto& channel = static_cast<Channel&>(*ep.queue);
-    if (std::exchange(channel.is_broken, false))
+    if (std::exchange(channel.is_broken, false) && !channel.dci->is_breaking)
         pool_.restart(channel);
     give_back(channel);
 }

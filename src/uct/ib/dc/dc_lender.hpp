@@ -57,10 +57,12 @@ class ChannelLender final : public ib::QueueSource {
     // ---- The ends of endpoints (QueueSource)
     void stop(ib::MessageEp& ep) override;
     [[nodiscard]] bool uses_memory(const ib::MessageEp& ep) const override;
+    void press(ib::MessageEp& ep, std::uint64_t waited_ns) override;
     void end_copied(ib::MessageEp& ep) override;
     [[nodiscard]] bool ends_soon(const ib::MessageEp& ep) const override {
         const auto& dc_ep = static_cast<const DcEp&>(ep);
-        return has_channel(dc_ep) && is_alone(dc_ep);
+        return has_channel(dc_ep) &&
+               (is_alone(dc_ep) || static_cast<const Channel&>(*dc_ep.queue).dci->is_breaking);
     }
     void give_up(ib::MessageEp& ep) override;
     void give_up_all() override;
@@ -94,6 +96,11 @@ class ChannelLender final : public ib::QueueSource {
     /// Nobody else has requests in its DCI.
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
+    /// Endpoints that have not failed have requests there.
+    [[nodiscard]] bool serves_others(const Dci& dci) const;
+    void break_off(Dci& dci);
+    void mark_stop(Channel& channel);
+    void end_break(Dci& dci);
     void start_anew(Dci& dci);
     void drop_requests(Dci& dci);
 
