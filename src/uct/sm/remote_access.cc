@@ -233,15 +233,18 @@ void RemoteAccess::use_messages_instead(Op& op) {
     link.send_control(Kind::kPull, PullBody{op.remote, op.left, 0, op.key, kNoOp, op.id});
 }
 
-// The callback runs once, with all bytes, however small the owner's buffers are.
+// The callback runs once, with all bytes, however small the owner's buffers are. It may destroy the
+// endpoint, which ends the operation; the data stays until it returns.
 void RemoteAccess::unpack_piece(Op& op, const std::byte* from, std::size_t bytes) {
     if (bytes == op.length)
         return op.unpack(op.unpack_arg, from, bytes);
     if (!op.gathered)
         op.gathered = std::make_unique<std::byte[]>(op.length);
     std::memcpy(op.gathered.get() + (op.length - op.left), from, bytes);
-    if (bytes == op.left)
-        op.unpack(op.unpack_arg, op.gathered.get(), op.length);
+    if (bytes != op.left)
+        return;
+    const std::unique_ptr<std::byte[]> whole = std::move(op.gathered);
+    op.unpack(op.unpack_arg, whole.get(), op.length);
 }
 
 void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
@@ -254,16 +257,18 @@ void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
     if (op != nullptr && (op->kind == OpKind::kPull || op->kind == OpKind::kReceive)) {
         if (status == UCS_OK && (data.length > op->left || data.length == 0))
             return iface_.ends.violation(link, "more data than was requested");
+        done = status != UCS_OK || op->left == data.length;
         if (op->unpack != nullptr && status == UCS_OK)
             unpack_piece(*op, from, data.length);
         else
             op->cursor.scatter(from, data.length);
-        op->left -= data.length;
-        done = status != UCS_OK || op->left == 0;
+        op = iface_.ops.find(link, data.op);
+        if (op != nullptr)
+            op->left -= data.length;
     }
     if (data.length > 0)
         link.rx_segment->returns.give_back(data.seg);
-    if (!done)
+    if (!done || op == nullptr)
         return;
     if (op->kind == OpKind::kReceive)
         iface_.rndv.finish_receive(*op, status);

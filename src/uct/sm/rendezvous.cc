@@ -203,7 +203,7 @@ void Rendezvous::finish_receive(Op& op, ucs_status_t status) {
     PostedEntry& entry = *op.entry;
     const uct_tag_t tag = op.tag;
     const std::uint64_t length = op.length;
-    iface_.ops.finish(op, status);
+    iface_.ops.end_receive(op);
     iface_.tags.complete(entry, tag, 0, length, status);
 }
 

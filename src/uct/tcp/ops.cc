@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/ops.hpp"
 
+#include "ucs/debug/check.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -88,16 +89,18 @@ Op* OpTable::find(const Connection& connection, std::uint64_t id) {
     return op != nullptr && op->connection == &connection ? op : nullptr;
 }
 
+void OpTable::end_receive(Op& op) {
+    op.connection->receives.erase(op);
+    release(op);
+}
+
 void OpTable::finish(Op& op, ucs_status_t status) {
+    TW_ASSERT(op.kind != OpKind::kReceive);
     Connection& connection = *op.connection;
     uct_completion_t* completion = op.completion;
-    if (op.kind == OpKind::kReceive) {
-        connection.receives.erase(op);
-    } else {
-        connection.ops.erase(op);
-        --connection.ops_count;
-        connection.gets -= is_get(op.kind) ? 1 : 0;
-    }
+    connection.ops.erase(op);
+    --connection.ops_count;
+    connection.gets -= is_get(op.kind) ? 1 : 0;
     release(op);
     if (connection.gets == 0)
         connection.fence_waits = false;

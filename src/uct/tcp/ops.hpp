@@ -87,6 +87,8 @@ class OpTable {
     Op* find(std::uint64_t id);
     /// Completes it. In progress, or where the program expects callbacks.
     void finish(Op& op, ucs_status_t status);
+    /// A kReceive is gone; runs no callback.
+    void end_receive(Op& op);
     /// Ends those of an endpoint; null: of all.
     void cancel(Connection& connection, const TcpEp* ep, ucs_status_t status);
     /// Flushes at the head of the list that are done.

@@ -110,9 +110,23 @@ void RemoteMemory::finish_get(Op& op, ucs_status_t status) {
         iface_.rendezvous.finish_receive(op, status);
         return;
     }
-    if (op.kind == OpKind::kGetBcopy && status == UCS_OK)
-        op.unpack(op.unpack_arg, op.staging, op.length);
+    if (op.kind == OpKind::kGetBcopy && status == UCS_OK) {
+        unpack(op);
+        return;
+    }
     iface_.ops.finish(op, status);
+}
+
+/// The callback may destroy the endpoint, which ends the operation; the data stays until it has
+/// returned.
+void RemoteMemory::unpack(Op& op) {
+    Connection& connection = *op.connection;
+    const std::uint64_t id = op.id;
+    std::byte* const staging = std::exchange(op.staging, nullptr);
+    op.unpack(op.unpack_arg, staging, op.length);
+    iface_.staging.put(staging);
+    if (Op* still = iface_.ops.find(connection, id))
+        iface_.ops.finish(*still, UCS_OK);
 }
 
 // ---- The owner of the memory

@@ -30,6 +30,7 @@ class RemoteMemory {
   private:
     /// A get or a receive has all of its data.
     void finish_get(Op& op, ucs_status_t status);
+    void unpack(Op& op);
     ucs_status_t start_stream(Connection& connection, const GetRequestBody& request);
     ucs_status_t serve(Connection& connection, const GetRequestBody& request);
 

@@ -119,7 +119,7 @@ TcpIface::~TcpIface() {
             tags.destroy(*std::exchange(connection->incoming->posted, nullptr));
         while (Op* receive = connection->receives.front()) {
             Posted& posted = *receive->posted;
-            ops.finish(*receive, UCS_ERR_CANCELED);
+            ops.end_receive(*receive);
             tags.destroy(posted);
         }
         // The last messages of a program that closes without a flush.
