@@ -54,10 +54,14 @@ class Connection : public ucs::FromReserve {
     std::uint64_t burst = 0;     // turn of progress in which it wrote at once
     std::uint32_t place = 0;     // in the list of all
     std::uint32_t ops_count = 0;
-    std::uint32_t gets = 0;         // ours that are under way; a fence waits for them
-    std::uint32_t puts = 0;         // numbers of puts without an operation: sent,
-    std::uint32_t puts_asked = 0;   // asked for by a flush,
-    std::uint32_t puts_placed = 0;  // known to be placed
+    std::uint32_t unanswered = 0;    // requests of operations that were cancelled,
+    std::uint32_t recalled = 0;      // those of them before the recall that is under way
+    std::uint32_t gets = 0;          // ours that are under way; a fence waits for them
+    std::uint32_t puts = 0;          // numbers of puts without an operation: sent,
+    std::uint32_t puts_asked = 0;    // asked for by a flush,
+    std::uint32_t puts_placed = 0;   // known to be placed
+    std::uint32_t failed_put = 0;    // of the peer, in several frames: one of them had a bad key
+    std::uint64_t failure_told = 0;  // position in tx behind the last report of a failed put
     TcpEp* eps = nullptr;
     OpList ops;
     OpList receives;

@@ -29,7 +29,7 @@ void OpList::erase(Op& op) {
 }
 
 bool OpTable::has_room(const Connection& connection) const {
-    return connection.ops_count < kPerConnectionMax &&
+    return connection.ops_count + connection.unanswered < kRequestsMax &&
            (!free_.empty() || table_.size() < kCountMax);
 }
 
@@ -109,6 +109,28 @@ void OpTable::finish(Op& op, ucs_status_t status) {
     settle_flushes(connection);
 }
 
+void OpTable::abandon(Op& op, ucs_status_t status) {
+    Connection& connection = *op.connection;
+    connection.unanswered += op.kind == OpKind::kFlush ? 0 : 1;
+    recall(connection);
+    finish(op, status);
+}
+
+/// One at a time, and long before the requests come to their limit.
+void OpTable::recall(Connection& connection) {
+    if (connection.recalled > 0 || connection.unanswered < kRequestsMax / 2 ||
+        connection.failure != UCS_OK)
+        return;
+    connection.recalled = connection.unanswered;
+    static_cast<void>(
+        iface_.sender.send_control(connection, Kind::kFlushRequest, FlushRequestBody{kRecallOp}));
+}
+
+void OpTable::end_recall(Connection& connection) {
+    connection.unanswered -= std::exchange(connection.recalled, 0);
+    recall(connection);
+}
+
 void OpTable::settle_flushes(Connection& connection) {
     while (Op* oldest = connection.ops.front()) {
         const bool is_written =
@@ -134,7 +156,7 @@ void OpTable::cancel(Connection& connection, const TcpEp* ep, ucs_status_t statu
             if (ep != nullptr && op->ep != ep)
                 continue;
             iface_.sender.let_go(*op);
-            finish(*op, status);
+            abandon(*op, status);
             again = true;  // the callback may have ended others
             break;
         }

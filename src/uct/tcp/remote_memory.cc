@@ -4,14 +4,12 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
+#include "uct/tcp/limits.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
 
 namespace {
-
-/// Shorter replies are copied to the queue.
-constexpr std::uint64_t kCopiedGetMax = 8192;
 
 bool is_get(const Op& op) {
     return op.kind == OpKind::kGetZcopy || op.kind == OpKind::kGetBcopy ||
@@ -97,12 +95,27 @@ void RemoteMemory::finish_placed(Connection& connection, const FrameHead& head, 
         Op* get = iface_.ops.find(connection, op);
         if (get != nullptr && get->left == 0 && head.value != kDoneFollows)
             finish_get(*get, UCS_OK);
-    } else if (head.kind == Kind::kPut && (put.op != 0 || status != UCS_OK)) {
-        if (status != UCS_OK)
-            TW_LOG_DEBUG("tcp: a put by key %u, which is not good (any more), was dropped",
-                         put.key.index);
-        iface_.sender.send_done(connection, put.op, status);
+    } else if (head.kind == Kind::kPut) {
+        finish_put(connection, head, put, status);
     }
+}
+
+void RemoteMemory::finish_put(Connection& connection, const FrameHead& head, const PutBody& put,
+                              ucs_status_t status) {
+    if (status != UCS_OK)
+        TW_LOG_DEBUG("tcp: a put by key %u, which is not good (any more), was dropped",
+                     put.key.index);
+    if (head.value == kMoreFollows) {
+        if (status != UCS_OK)
+            connection.failed_put = put.key.part;
+        return;
+    }
+    if (put.key.part != 0 && std::exchange(connection.failed_put, 0) == put.key.part)
+        status = UCS_ERR_INVALID_ADDR;
+    if (put.op != 0)
+        iface_.sender.send_done(connection, put.op, status);
+    else if (status != UCS_OK)
+        iface_.sender.report_failed_put(connection, status);
 }
 
 void RemoteMemory::finish_get(Op& op, ucs_status_t status) {
@@ -135,8 +148,10 @@ ucs_status_t RemoteMemory::serve(Connection& connection, const GetRequestBody& r
     Op* rts = request.rts == 0 ? nullptr : iface_.ops.find(connection, request.rts);
     if (request.rts != 0 && (rts == nullptr || rts->kind != OpKind::kRndvSend))
         return UCS_ERR_CANCELED;
+    const bool is_copied =
+        request.length <= kCopiedGetMax && connection.tx.copied_bytes() <= kCopiedRepliesMax;
     ucs_status_t status = UCS_OK;
-    if (request.length > kCopiedGetMax)
+    if (request.length > 0 && !is_copied)
         return start_stream(connection, request);
     if (request.length > 0) {
         const Registrations::Pin pin = iface_.registrations().pin(
@@ -174,8 +189,7 @@ ucs_status_t RemoteMemory::start_stream(Connection& connection, const GetRequest
 }
 
 void RemoteMemory::take_get_request(Connection& connection, const GetRequestBody& request) {
-    if ((request.length == 0 && request.rts == 0) ||
-        connection.tx.gets() >= 2 * OpTable::kPerConnectionMax) {
+    if ((request.length == 0 && request.rts == 0) || connection.tx.gets() >= kGetsServedMax) {
         iface_.failures.violation(connection, "request for no bytes, or one request too many");
         return;
     }
@@ -188,6 +202,10 @@ void RemoteMemory::take_done(Connection& connection, const DoneBody& done) {
     const ucs_status_t status = status_of(done.status);
     if (done.op == 0) {
         connection.put_failure = status;
+        return;
+    }
+    if (done.op == kRecallOp) {
+        iface_.ops.end_recall(connection);
         return;
     }
     Op* op = iface_.ops.find(connection, done.op);

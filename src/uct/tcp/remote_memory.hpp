@@ -29,6 +29,8 @@ class RemoteMemory {
 
   private:
     /// A get or a receive has all of its data.
+    void finish_put(Connection& connection, const FrameHead& head, const PutBody& put,
+                    ucs_status_t status);
     void finish_get(Op& op, ucs_status_t status);
     void unpack(Op& op);
     ucs_status_t start_stream(Connection& connection, const GetRequestBody& request);

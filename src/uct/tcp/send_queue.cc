@@ -86,14 +86,14 @@ void TxStream::begin_frame() {
     left -= data;
     frame_left = data;
     head_sent = 0;
-    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData,
-                    is_put ? std::uint8_t{0} : kDoneFollows, 0};
+    const std::uint8_t more = left > 0 ? kMoreFollows : std::uint8_t{0};
+    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData, is_put ? more : kDoneFollows, 0};
     const std::size_t body = body_bytes(frame.kind);
     frame.bytes = static_cast<std::uint32_t>(body + data);
     pad_left = static_cast<std::uint32_t>(padded(frame.bytes) - frame.bytes);
     std::memcpy(head, &frame, sizeof frame);
     if (is_put) {
-        const PutBody put{left == 0 ? op : 0, address, key};
+        const PutBody put{left == 0 ? op : 0, address, key};  // key.part names the put
         std::memcpy(head + sizeof frame, &put, sizeof put);
         address += data;
     } else {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "uct/tcp/limits.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -48,7 +49,7 @@ void Sender::write(Connection& connection) {
 std::byte* Sender::reserve_control(Connection& connection, std::size_t bytes) {
     if (connection.failure != UCS_OK)
         return nullptr;
-    // Nobody who keeps to the rules asks for so many replies at a time.
+    // Nobody who keeps to the protocol asks for so many replies at a time (limits.hpp).
     if (connection.tx.copied_bytes() > kControlBytesMax + iface_.options().queue_bytes) {
         iface_.failures.violation(connection, "flood of requests, and takes no replies");
         return nullptr;
@@ -57,6 +58,13 @@ std::byte* Sender::reserve_control(Connection& connection, std::size_t bytes) {
     if (to == nullptr)
         iface_.failures.fail(connection, UCS_ERR_NO_MEMORY);
     return to;
+}
+
+void Sender::report_failed_put(Connection& connection, ucs_status_t status) {
+    if (connection.failure_told > connection.tx.written())
+        return;
+    send_done(connection, 0, status);
+    connection.failure_told = connection.tx.queued();
 }
 
 void Sender::let_go(const Op& op) {

@@ -192,7 +192,7 @@ ucs_status_t TcpEp::tag_rndv_cancel(void* handle) {
     TcpIface& owner = connection_->iface;
     op->completion = nullptr;
     owner.sender.let_go(*op);
-    owner.ops.finish(*op, UCS_OK);
+    owner.ops.abandon(*op, UCS_OK);
     return UCS_OK;
 }
 
