@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "ucs/sys/checked_copy.hpp"
 #include "uct/sm/atomics.hpp"
 #include "uct/sm/sm_iface.hpp"
 
@@ -55,7 +57,11 @@ bool RemoteAccess::step_serve(Link& link) {
     PullDataBody data{serve.requester_op, 0, UCS_OK, static_cast<std::uint32_t>(bytes)};
     if (from != nullptr) {
         data.seg = link.segs->take();
-        std::memcpy(link.segs->buffer(data.seg), from, bytes);
+        status = ucs::read_checked(link.segs->buffer(data.seg), from, bytes);
+        if (status != UCS_OK)
+            link.segs->untake(std::exchange(data.seg, 0));
+    }
+    if (status == UCS_OK) {
         link.segs->shrink(data.seg, bytes);
         iface_.count(SmCounter::kMessageBytes, bytes);
         serve.address += bytes;
@@ -74,20 +80,19 @@ bool RemoteAccess::step_serve(Link& link) {
 void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
     if (!link.rx_segment->geometry.has_buffer(push.seg, push.length))
         return iface_.ends.violation(link, "write with an impossible buffer or length");
-    std::byte* to = nullptr;
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
     {
         const Writing writing(own_writer());
-        to = iface_.sm_md().resolve(push.key, push.address, push.length,
-                                    UCT_MD_MEM_ACCESS_REMOTE_PUT);
+        std::byte* to = iface_.sm_md().resolve(push.key, push.address, push.length,
+                                               UCT_MD_MEM_ACCESS_REMOTE_PUT);
         if (to != nullptr)
-            std::memcpy(to, link.rx_segment->buffer(push.seg), push.length);
+            status = ucs::write_checked(to, link.rx_segment->buffer(push.seg), push.length);
     }
     link.rx_segment->returns.give_back(push.seg);
-    if (to != nullptr && push.is_last == 0)
+    if (status == UCS_OK && push.is_last == 0)
         return;
     // After an error the writer's operation is over, and it ignores what else we say about it.
-    link.send_control(Kind::kPushAck,
-                      PushAckBody{push.op, to != nullptr ? UCS_OK : UCS_ERR_INVALID_ADDR});
+    link.send_control(Kind::kPushAck, PushAckBody{push.op, status});
 }
 
 void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
@@ -97,7 +102,7 @@ void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
     std::byte* at = iface_.sm_md().resolve(atomic.key, atomic.address, atomic.bytes,
                                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC);
     AtomicReplyBody reply{0, atomic.op, UCS_ERR_INVALID_ADDR};
-    if (at != nullptr && atomic.address % atomic.bytes == 0) {
+    if (at != nullptr && atomic.address % atomic.bytes == 0 && ucs::is_writable_word(at)) {
         reply.status = UCS_OK;
         reply.result =
             atomic.bytes == 8
@@ -257,18 +262,19 @@ void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
     if (op != nullptr && (op->kind == OpKind::kPull || op->kind == OpKind::kReceive)) {
         if (status == UCS_OK && (data.length > op->left || data.length == 0))
             return iface_.ends.violation(link, "more data than was requested");
-        done = status != UCS_OK || op->left == data.length;
         if (op->unpack != nullptr && status == UCS_OK)
             unpack_piece(*op, from, data.length);
         else
             op->cursor.scatter(from, data.length);
         op = iface_.ops.find(link, data.op);
-        if (op != nullptr)
-            op->left -= data.length;
+        if (op != nullptr) {
+            op->left -= std::min<std::uint64_t>(data.length, op->left);
+            done = status != UCS_OK || op->left == 0;
+        }
     }
     if (data.length > 0)
         link.rx_segment->returns.give_back(data.seg);
-    if (!done || op == nullptr)
+    if (!done)
         return;
     if (op->kind == OpKind::kReceive)
         iface_.rndv.finish_receive(*op, status);

@@ -39,6 +39,7 @@ class Connection : public ucs::FromReserve {
     bool is_working = false;  // in the list of those that get a turn in progress
     bool is_blocked = false;  // the kernel is full; EPOLLOUT tells
     bool is_watched_for_room = false;
+    bool is_silent = false;  // a write has found that its host replies no more
     bool is_reading = false;
     bool fence_waits = false;
     bool is_within_message = false;  // a full frame was the last one

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/remote_memory.hpp"
 
-#include <cstring>
+#include <utility>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/checked_copy.hpp"
 #include "uct/tcp/limits.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
@@ -29,10 +30,8 @@ void RemoteMemory::take_put(Connection& connection, const Message& message) {
     {
         const Registrations::Pin pin = iface_.registrations().pin(
             put.key, put.address, message.bytes, UCT_MD_MEM_ACCESS_REMOTE_PUT);
-        if (pin.address() != nullptr) {
-            std::memcpy(pin.address(), message.data, message.bytes);
-            status = UCS_OK;
-        }
+        if (pin.address() != nullptr)
+            status = ucs::write_checked(pin.address(), message.data, message.bytes);
     }
     finish_placed(connection, message.head, put, 0, status);
 }
@@ -53,15 +52,13 @@ void RemoteMemory::take_get_data(Connection& connection, const Message& message)
 }
 
 void RemoteMemory::find_place(Connection& connection, Incoming& in, Registrations::Pin* pin) {
-    const auto waste = [&in] { in.waste_left += std::exchange(in.place_left, 0); };
     if (in.posted != nullptr || in.place_left == 0)
         return;
     if (in.head.kind == Kind::kPut) {
         *pin = iface_.registrations().pin(in.put.key, in.put.address, in.place_left,
                                           UCT_MD_MEM_ACCESS_REMOTE_PUT);
         if (pin->address() == nullptr) {
-            in.status = UCS_ERR_INVALID_ADDR;
-            waste();
+            in.waste(UCS_ERR_INVALID_ADDR);
             return;
         }
         const uct_iov_t one{pin->address(), in.place_left, nullptr, 0, 1};
@@ -71,13 +68,26 @@ void RemoteMemory::find_place(Connection& connection, Incoming& in, Registration
     }
     Op* op = in.head.kind == Kind::kGetData ? iface_.ops.find(connection, in.op) : nullptr;
     if (op == nullptr) {
-        waste();
+        in.waste(UCS_OK);
     } else if (!is_get(*op) || in.place_left > op->left) {
         iface_.failures.violation(connection, "reply that is longer than what was asked for");
-        waste();
+        in.waste(UCS_OK);
     } else {
         in.cursor = op->cursor;
     }
+}
+
+void RemoteMemory::lose_place(Connection& connection, Incoming& in) {
+    TW_LOG_DEBUG("tcp: %llu bytes of a peer have no place: the memory cannot be written",
+                 static_cast<unsigned long long>(in.place_left));
+    in.waste(UCS_ERR_INVALID_ADDR);
+    Op* op = in.head.kind == Kind::kGetData ? iface_.ops.find(connection, in.op) : nullptr;
+    if (op == nullptr)
+        return;
+    if (op->kind == OpKind::kReceive)
+        iface_.rendezvous.finish_receive(*op, UCS_ERR_INVALID_ADDR);
+    else
+        iface_.ops.abandon(*op, UCS_ERR_INVALID_ADDR);
 }
 
 void RemoteMemory::count_placed(Connection& connection, const Incoming& in, std::size_t bytes) {
@@ -156,10 +166,10 @@ ucs_status_t RemoteMemory::serve(Connection& connection, const GetRequestBody& r
     if (request.length > 0) {
         const Registrations::Pin pin = iface_.registrations().pin(
             request.key, request.address, request.length, UCT_MD_MEM_ACCESS_REMOTE_GET);
-        status = pin.address() == nullptr ? UCS_ERR_INVALID_ADDR
-                                          : iface_.sender.send_control(
-                                                connection, Kind::kGetData, GetDataBody{request.op},
-                                                pin.address(), request.length);
+        status = pin.address() == nullptr
+                     ? UCS_ERR_INVALID_ADDR
+                     : iface_.sender.send_get_data(connection, request.op, pin.address(),
+                                                   static_cast<std::size_t>(request.length));
     } else {
         iface_.sender.send_done(connection, request.op, UCS_OK);
     }

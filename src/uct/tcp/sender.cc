@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "ucs/log/log.hpp"
+#include "ucs/sys/checked_copy.hpp"
 #include "uct/tcp/limits.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
@@ -37,13 +39,36 @@ void Sender::write(Connection& connection) {
         connection.tx.write(connection.fd.get(), iface_.pools, iface_.registrations());
     if (!iface_.pools.sent.empty())
         iface_.want_work();
-    if (status == UCS_OK)
+    if (status != UCS_OK) [[unlikely]]
+        end_write(connection, status);
+}
+
+void Sender::end_write(Connection& connection, ucs_status_t status) {
+    const bool is_broken = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT;
+    if (status != UCS_ERR_NO_RESOURCE && !is_broken) {
+        TW_LOG_ERROR("tcp: the connection to %s port %u ends: writing failed: %s",
+                     text_of(connection.address).c_str(), connection.port,
+                     ucs_status_string(status));
+        iface_.failures.fail(connection, status);
         return;
+    }
     // A broken connection is found by who reads, behind the messages that came before.
     connection.is_blocked = true;
+    connection.is_silent |= status == UCS_ERR_ENDPOINT_TIMEOUT;
     iface_.count(TcpCounter::kBlocked);
-    if (status == UCS_ERR_NO_RESOURCE && !connection.is_watched_for_room)
+    if (!is_broken && !connection.is_watched_for_room)
         watch_for_room(connection, true);
+}
+
+ucs_status_t Sender::send_get_data(Connection& connection, std::uint64_t op, const std::byte* from,
+                                   std::size_t bytes) {
+    std::byte* to = reserve_control(connection, frame_bytes<GetDataBody>(bytes));
+    if (to == nullptr)
+        return UCS_ERR_NO_MEMORY;
+    const ucs_status_t status = ucs::read_checked(data_of<GetDataBody>(to), from, bytes);
+    if (status == UCS_OK)
+        commit_control(connection, put_frame(to, Kind::kGetData, 0, GetDataBody{op}, bytes));
+    return status;
 }
 
 std::byte* Sender::reserve_control(Connection& connection, std::size_t bytes) {

@@ -101,7 +101,7 @@ unsigned TcpIface::on_event(Connection& connection, std::uint32_t told) {
     if ((told & EPOLLOUT) != 0 && connection.is_blocked) {
         connection.is_blocked = false;
         sender.write(connection);
-        if (!connection.is_blocked)
+        if (!connection.is_blocked && connection.failure == UCS_OK)
             sender.watch_for_room(connection, false);
         add_work(connection);
         ++count;
@@ -137,9 +137,15 @@ unsigned TcpIface::work() {
 
 unsigned TcpIface::end_sent() {
     const ucs::ReserveVector<TxPools::Sent> sent = std::exchange(pools.sent, {});
-    for (const TxPools::Sent& each : sent)
-        if (Op* op = ops.find(each.op))
+    for (const TxPools::Sent& each : sent) {
+        Op* op = ops.find(each.op);
+        if (op == nullptr)
+            continue;
+        if (op->kind == OpKind::kPut)
+            ops.abandon(*op, each.status);  // its source cannot be read
+        else
             ops.finish(*op, each.status);
+    }
     return static_cast<unsigned>(sent.size());
 }
 
