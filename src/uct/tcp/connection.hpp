@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "ucs/memory/reserve.hpp"
-#include "ucs/sys/fd.hpp"
+#include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/address.hpp"
 #include "uct/tcp/ops.hpp"
 #include "uct/tcp/send_queue.hpp"
@@ -31,7 +31,7 @@ class Connection : public ucs::FromReserve {
     Connection& operator=(const Connection&) = delete;
 
     TcpIface& iface;
-    ucs::UniqueFd fd;
+    ucs::PrivateFd fd;
     State state = State::kConnecting;
     bool was_opened_by_us = false;
     bool is_known = false;  // the table leads to it

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
+#include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/connection.hpp"
 
 namespace tagwire::tcp {
@@ -37,7 +38,7 @@ class Connections {
     ucs_status_t connect(const DeviceAddress& device, const IfaceAddress& address,
                          Connection** connection_p);
     /// An accepted connection has greeted, or its first bytes are no greeting.
-    void take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_complete);
+    void take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_complete);
 
     /// Events of a connection that is not ready.
     unsigned go_on(Connection& connection, std::uint32_t events);

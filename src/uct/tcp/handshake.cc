@@ -45,7 +45,7 @@ Verdict Connections::judge(const Hello& hello, Connection** connection_p) {
     return Verdict::kWelcome;
 }
 
-void Connections::take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_complete) {
+void Connections::take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_complete) {
     Connection* connection = nullptr;
     const Verdict verdict = is_complete ? judge(hello, &connection) : Verdict::kForeign;
     iface_.set_socket_options(fd.get());

@@ -107,7 +107,7 @@ ucs_status_t Listener::bind(std::uint16_t port) {
 unsigned Listener::accept() {
     unsigned count = 0;
     for (; count < kAcceptsPerCall; ++count) {
-        ucs::UniqueFd fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        ucs::PrivateFd fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd) {
             if ((errno == EMFILE || errno == ENFILE) && !std::exchange(is_out_of_fds_, true))
                 ucs::fd_error("accept4", errno);
@@ -119,7 +119,7 @@ unsigned Listener::accept() {
     return count;
 }
 
-void Listener::admit(ucs::UniqueFd fd) {
+void Listener::admit(ucs::PrivateFd fd) {
     HalfOpen& half = free_place();
     const auto index = static_cast<std::uint64_t>(&half - places_.data());
     half.fd = std::move(fd);
@@ -146,6 +146,7 @@ Listener::HalfOpen& Listener::free_place() {
 }
 
 void Listener::close(HalfOpen& half) {
+    iface_.events.unwatch(half.fd.get());
     half.fd.reset();
     --half_open_;
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
-#include "ucs/sys/fd.hpp"
+#include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/wire.hpp"
 
 namespace tagwire::tcp {
@@ -39,7 +39,7 @@ class Listener {
 
   private:
     struct HalfOpen {
-        ucs::UniqueFd fd;  // none: free
+        ucs::PrivateFd fd;  // none: free
         std::uint32_t serial = 0;
         std::uint32_t have = 0;
         std::uint64_t deadline = 0;  // ns
@@ -47,13 +47,13 @@ class Listener {
     };
 
     ucs_status_t bind(std::uint16_t port);
-    void admit(ucs::UniqueFd fd);
+    void admit(ucs::PrivateFd fd);
     HalfOpen& free_place();
     void close(HalfOpen& half);
     void answer(HalfOpen& half);
 
     TcpIface& iface_;
-    ucs::UniqueFd socket_;
+    ucs::PrivateFd socket_;
     std::uint16_t port_ = 0;
     std::size_t half_open_ = 0;
     bool is_out_of_fds_ = false;  // logged

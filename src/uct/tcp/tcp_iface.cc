@@ -123,7 +123,8 @@ TcpIface::~TcpIface() {
             tags.destroy(posted);
         }
         // The last messages of a program that closes without a flush.
-        if (connection->is_ready() && !connection->is_blocked && !connection->tx.empty())
+        if (connection->is_ready() && !connection->is_blocked && !connection->tx.empty() &&
+            events.is_ours())
             static_cast<void>(connection->tx.write(connection->fd.get(), pools, registrations()));
         reader.drop(*connection);
         connection->tx.clear(pools);

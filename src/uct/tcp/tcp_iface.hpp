@@ -140,7 +140,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     TcpOptions options_;
     Device device_;
     Speed speed_;
-    ucs::UniqueFd timer_;
+    ucs::PrivateFd timer_;
     std::uint64_t turns_ = 0;
     unsigned looks_left_ = 0;              // more connections are active than may be hot
     std::uint64_t deadline_ = UINT64_MAX;  // ns; something is to be looked at then
