@@ -44,7 +44,8 @@ class Connection : public ucs::FromReserve {
     bool fence_waits = false;
     bool is_within_message = false;  // a full frame was the last one
     std::uint8_t empty_reads = 0;
-    std::uint8_t hang_ups = 0;  // of the peer before it replied
+    std::uint8_t hang_ups = 0;   // of the peer before it replied
+    std::uint8_t crossings = 0;  // replies that its own connection stands
     ucs_status_t failure = UCS_OK;
     ucs_status_t put_failure = UCS_OK;  // of puts that nobody waits for; the next flush tells
     std::uint16_t port = 0;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/connection.hpp"
@@ -43,6 +44,7 @@ class Connections {
     /// Events of a connection that is not ready.
     unsigned go_on(Connection& connection, std::uint32_t events);
     /// Ends those that the peer's host, or a peer that has opened its own, does not take in time.
+    /// Behind a look at all events that were there at this time.
     void expire(std::uint64_t now_ns);
 
     /// A peer may be connected to anew.
@@ -61,7 +63,10 @@ class Connections {
     void greet(Connection& connection);
     void read_reply(Connection& connection);
     void hung_up(Connection& connection, int error);
-    void set_deadline(Connection& connection);
+    void fail_expired(Connection& connection);
+    void set_deadline(Connection& connection, std::uint64_t after_ns);
+    void wait_for_peer(Connection& connection);
+    void open_again(Connection& connection);
     void stand(Connection& connection);
 
     TcpIface& iface_;
@@ -70,6 +75,7 @@ class Connections {
     ucs::ReserveVector<std::unique_ptr<Connection>> all_;
     ucs::ReserveHashMap<std::uint64_t, Connection*> known_;
     std::unique_ptr<Connection> cancelled_;
+    ucs::Rarely refusals_;  // of strangers
 };
 
 }  // namespace tagwire::tcp

@@ -56,8 +56,10 @@ void Connections::take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_comp
     }
     if (verdict != Verdict::kWelcome) {
         iface_.count(TcpCounter::kRefused);
-        TW_LOG_WARN("tcp: a connection to %s port %u was refused: %s",
-                    text_of(iface_.device().address).c_str(), iface_.port(), sentence_of(verdict));
+        if (refusals_.happens())
+            TW_LOG_WARN("tcp: a connection to %s port %u was refused (%lu until now): %s",
+                        text_of(iface_.device().address).c_str(), iface_.port(), refusals_.count(),
+                        sentence_of(verdict));
         return;
     }
     if (connection == nullptr) {

@@ -28,8 +28,10 @@ void Sender::commit_control(Connection& connection, std::size_t bytes) {
 
 void Sender::watch_for_room(Connection& connection, bool on) {
     const std::uint32_t wanted = EPOLLIN | (on ? std::uint32_t{EPOLLOUT} : 0U);
-    iface_.events.change(connection.fd.get(), EventSet::token(connection), wanted);
-    connection.is_watched_for_room = on;
+    if (iface_.events.change(connection.fd.get(), EventSet::token(connection), wanted))
+        connection.is_watched_for_room = on;
+    else
+        iface_.failures.fail(connection, UCS_ERR_NO_MEMORY);  // nobody would tell of room
 }
 
 void Sender::write(Connection& connection) {

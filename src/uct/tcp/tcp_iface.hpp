@@ -119,6 +119,8 @@ class alignas(64) TcpIface : public uct::BaseIface {
     static constexpr unsigned kTurnsPerClock = 64;
     static constexpr unsigned kPollBudget = 32;
     static constexpr std::size_t kEventsPerLook = 32;
+    /// A peer that waits is accepted by the first, and its Hello is read by the second.
+    static constexpr unsigned kSweeps = 2;
 
     TcpIface(TcpMd& md, uct::Worker& worker, const TcpOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
@@ -133,8 +135,10 @@ class alignas(64) TcpIface : public uct::BaseIface {
     /// Ends rendezvous whose data the kernel has.
     unsigned end_sent();
     void look_at_clock();
+    void end_sweep(std::size_t taken);
     void set_timer();
     [[nodiscard]] bool is_pending_blocked() const;
+    [[nodiscard]] std::size_t watched() const;
 
     TcpMd& md_;
     TcpOptions options_;
@@ -145,6 +149,12 @@ class alignas(64) TcpIface : public uct::BaseIface {
     unsigned looks_left_ = 0;              // more connections are active than may be hot
     std::uint64_t deadline_ = UINT64_MAX;  // ns; something is to be looked at then
     std::uint64_t timer_set_ = UINT64_MAX;
+    // From a deadline on, until all events that were there then have been taken: late progress ends
+    // nobody who was in time.
+    bool is_sweeping_ = false;
+    unsigned sweeps_left_ = 0;
+    std::size_t swept_ = 0;        // events
+    std::uint64_t sweep_for_ = 0;  // ns
     bool has_work_ = false;
     unsigned in_progress_ = 0;  // nesting
     std::array<Connection*, kHotMax> hot_{};

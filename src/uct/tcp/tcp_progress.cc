@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "ucs/time/clock.hpp"
 #include "uct/tcp/tcp_ep.hpp"
@@ -68,8 +69,9 @@ unsigned TcpIface::read(Connection& connection) {
 
 unsigned TcpIface::look() {
     std::array<epoll_event, kEventsPerLook> room;
+    const std::span<epoll_event> taken = events.take(room);
     unsigned count = 0;
-    for (const epoll_event& event : events.take(room)) {
+    for (const epoll_event& event : taken) {
         const std::uint64_t token = event.data.u64;
         switch (static_cast<Watched>(token & kWatchedMask)) {
             case Watched::kListener:
@@ -89,6 +91,8 @@ unsigned TcpIface::look() {
                 break;
         }
     }
+    if (is_sweeping_) [[unlikely]]
+        end_sweep(taken.size());
     return count;
 }
 
@@ -151,12 +155,31 @@ unsigned TcpIface::end_sent() {
 
 void TcpIface::look_at_clock() {
     const std::uint64_t now = ucs::clock_now_ns();
-    if (now < deadline_)
+    if (now < deadline_ || std::exchange(is_sweeping_, true))
         return;
+    sweep_for_ = now;
+    swept_ = 0;
+    sweeps_left_ = kSweeps;
+}
+
+std::size_t TcpIface::watched() const {
+    return connections.all().size() + listener.half_open() + 2;  // listener, timer
+}
+
+/// Epoll tells of those that are ready in turn, so each was told of when there were as many events
+/// as descriptors, or no more to tell of.
+void TcpIface::end_sweep(std::size_t taken) {
+    swept_ += taken;
+    if (taken == kEventsPerLook && swept_ < watched())
+        return;
+    swept_ = 0;
+    if (--sweeps_left_ > 0)
+        return;
+    is_sweeping_ = false;
     deadline_ = UINT64_MAX;
-    listener.expire(now);
-    connections.expire(now);
-    keepalive.look(now);
+    listener.expire(sweep_for_);
+    connections.expire(sweep_for_);
+    keepalive.look(sweep_for_);
 }
 
 void TcpIface::add_work(Connection& connection) {
@@ -194,13 +217,14 @@ void TcpIface::set_timer() {
 
 // Nothing is reported here: the program expects that in progress only.
 ucs_status_t TcpIface::event_arm(unsigned) {
-    if (in_progress_ > 0 || failures.has_failed() || tags.has_cancelled())
+    if (in_progress_ > 0 || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
         return UCS_ERR_BUSY;
     for (Connection* connection : working_) {
         if (connection->is_ready() && !connection->is_blocked)
             return UCS_ERR_BUSY;
     }
-    // Requests that wait for room in a socket are woken by it; others may have their turn now.
+    // Requests that wait for room in a socket, for the handshake, or for the end of operations that
+    // the peer ends, are woken by these; others may have their turn now.
     if (!pending.empty() && !is_pending_blocked())
         return UCS_ERR_BUSY;
     set_timer();
@@ -208,8 +232,10 @@ ucs_status_t TcpIface::event_arm(unsigned) {
 }
 
 bool TcpIface::is_pending_blocked() const {
-    return std::ranges::any_of(connections.all(), [](const auto& connection) {
-        return connection->is_blocked || !connection->is_ready();
+    return std::ranges::any_of(connections.all(), [this](const auto& connection) {
+        return connection->failure == UCS_OK &&
+               (connection->is_blocked || !connection->is_ready() || connection->fence_waits ||
+                !ops.has_room(*connection));
     });
 }
 

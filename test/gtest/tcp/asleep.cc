@@ -8,6 +8,12 @@
 
 namespace tagwire::test {
 
+namespace {
+
+constexpr unsigned kCallsMax = 1000;  // of progress, behind one event
+
+}  // namespace
+
 unsigned wake_ups_within(Entity& sleeper, int ms) {
     using Clock = std::chrono::steady_clock;
     int fd = -1;
@@ -22,7 +28,7 @@ unsigned wake_ups_within(Entity& sleeper, int ms) {
                 break;
         }
         ++count;
-        while (sleeper.progress() != 0) {
+        for (unsigned calls = 0; calls < kCallsMax && sleeper.progress() != 0; ++calls) {
         }
     }
     return count;

@@ -103,6 +103,7 @@ TEST_P(TcpFork, a_child_that_runs_destructors_sends_nothing_and_ends_nothing) {
 TEST_P(TcpFork, a_stranger_that_went_after_a_fork_does_not_keep_the_parent_awake) {
     Entity victim(loopback_of_tcp());
     auto stranger = std::make_unique<Stranger>(victim);
+    stranger->send("w");  // a Hello begins with it
     ASSERT_TRUE(steps_until({&victim}, [&] { return fact_of(victim, "half_open") == 1; }));
     const int fd = stranger->fd();
     const ForkedChild child(GetParam(), [&] {
