@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -59,20 +60,29 @@ ucs_status_t TcpIface::open(TcpMd& md, uct::Worker& worker, const uct_iface_para
 }
 
 ucs_status_t TcpIface::find_device() {
-    std::string names;
-    for (Device& device : list_devices()) {
-        if (device.name == params().dev_name) {
-            if (device.problem.empty()) {
-                device_ = std::move(device);
-                speed_ = speed_of(device_);
-                return UCS_OK;
-            }
-            TW_LOG_ERROR("network interface %s is not used for TCP: %s", params().dev_name.c_str(),
-                         device.problem.c_str());
-            return UCS_ERR_NO_DEVICE;
-        }
-        names += (names.empty() ? "" : ", ") + device.name;
+    const auto find = [this](const DeviceList::Devices& devices) {
+        const auto found = std::ranges::find(*devices, params().dev_name, &Device::name);
+        return found == devices->end() ? nullptr : &*found;
+    };
+    DeviceList::Devices devices = md_.devices().now();
+    const Device* found = find(devices);
+    if (found == nullptr || !found->problem.empty()) {
+        devices = md_.devices().renew();  // it may have come up since
+        found = find(devices);
     }
+    if (found != nullptr && found->problem.empty()) {
+        device_ = *found;
+        speed_ = speed_of(device_);
+        return UCS_OK;
+    }
+    if (found != nullptr) {
+        TW_LOG_ERROR("network interface %s is not used for TCP: %s", params().dev_name.c_str(),
+                     found->problem.c_str());
+        return UCS_ERR_NO_DEVICE;
+    }
+    std::string names;
+    for (const Device& device : *devices)
+        names += (names.empty() ? "" : ", ") + device.name;
     TW_LOG_ERROR("network interface %s does not exist; there are: %s", params().dev_name.c_str(),
                  names.c_str());
     return UCS_ERR_NO_DEVICE;

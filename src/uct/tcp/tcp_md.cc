@@ -41,7 +41,8 @@ ucs_status_t TcpMd::query(uct_md_attr_t* attr) {
 }
 
 ucs_status_t TcpMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
-    for (const Device& device : list_devices())
+    const DeviceList::Devices listed = devices_.renew();
+    for (const Device& device : *listed)
         if (device.problem.empty())
             devices->push_back(
                 {"tcp", device.name,
