@@ -500,14 +500,22 @@ enum tw_ep_close_flag {
 
 /// Flushes an endpoint and destroys it.
 ///
-/// Nothing may be called on the endpoint any more, once the call has returned TW_OK or
-/// TW_INPROGRESS. Messages from the peer are still received. `flags` is 0 or TW_EP_CLOSE_FORCE; an
-/// endpoint that has failed is closed at once.
+/// `flags` is 0 or TW_EP_CLOSE_FORCE. The endpoint is destroyed whatever the status, unless the
+/// call returns TW_ERR_NO_RESOURCE, TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM: nothing may be called
+/// on it any more. Messages from the peer are still received.
+///
+/// Without force the status, of the call or of the completion, is that of the flush. With any other
+/// status than TW_OK messages that the program has sent on the endpoint may be lost, those included
+/// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With force nothing
+/// is flushed, and the status is TW_OK.
 ///
 /// \retval TW_OK  It is closed.
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
+/// \retval TW_ERR_CONNECTION_RESET  It is closed; it had failed, with this status or another one of
+///     tw_ep_failed_cb_t. There is no completion.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
 /// \retval TW_ERR_INVALID_PARAM  Also: unknown flags, or the endpoint is being closed already.
+/// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
 TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
                                     tw_request_h* request_p);
 

@@ -15,6 +15,7 @@ namespace tagwire::proto {
 void Closing::open(void* user_data) {
     ep_.is_open = true;
     ep_.user_data = user_data;
+    ep_.opened();
     if (std::exchange(has_said_bye_, false) && !has_asked_)
         ep_.control(Back{});
 }

@@ -315,6 +315,13 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
                         {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
 }
 
+/// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
+tw_status_t close_failed(Worker& worker, Endpoint& ep) {
+    const ucs_status_t status = ep.close_failure();
+    worker.peers().close(ep);
+    return status == UCS_ERR_NO_MEMORY ? TW_ERR_CONNECTION_RESET : tw(status);
+}
+
 tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
     Worker& worker = worker_of(ep.worker);
     if (op == nullptr && request_p == nullptr) {
@@ -429,6 +436,8 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     }
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
+    if ((flags & TW_EP_CLOSE_FORCE) == 0 && ep.close_failure() != UCS_OK)
+        return close_failed(worker_of(ep.worker), ep);
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
         return close_at_once(ep, op, request_p);
     if (ep.is_closing)

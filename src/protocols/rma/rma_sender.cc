@@ -108,6 +108,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         return static_cast<tw_status_t>(ep_.failure());
     if (ep_.is_paused() && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
         return TW_ERR_NO_RESOURCE;
+    ep_.note_sending();
     WorkerCore& worker = ep_.worker;
     RequestTable& requests = worker.requests();
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);

@@ -63,6 +63,7 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         return static_cast<tw_status_t>(failure_);
     if (is_paused_)
         return TW_ERR_NO_RESOURCE;
+    note_sending();
     if (eager_.try_send_at_once(message))
         return TW_OK;
     Request* request = queue_.begin(message);
@@ -94,18 +95,30 @@ ucs_status_t Endpoint::start(Request& request) {
 }
 
 void Endpoint::update_direct() {
-    const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
-                           !rail_->matches_tags() && queue_.is_empty() && !eager_is_paused_ &&
-                           !is_paused_ && !is_closing && !closing_.has_asked();
+    const bool is_direct = has_sent_ && state_ == EpState::kReady &&
+                           rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
+                           queue_.is_empty() && !eager_is_paused_ && !is_paused_ && !is_closing &&
+                           !closing_.has_asked();
     const std::size_t end = is_direct ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
     unlocked_end_ = end;
-    const bool is_free = state_ == EpState::kReady && queue_.is_empty() && !is_closing &&
-                         !closing_.has_asked() && rail_->can_get() && rail_->can_put();
+    const bool is_free = has_sent_ && state_ == EpState::kReady && queue_.is_empty() &&
+                         !is_closing && !closing_.has_asked() && rail_->can_get() &&
+                         rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
+}
+
+void Endpoint::opened() {
+    has_sent_ = false;
+    update_direct();
+}
+
+void Endpoint::begin_sending() {
+    has_sent_ = true;
+    update_direct();
 }
 
 void Endpoint::request_ended() {
@@ -246,10 +259,13 @@ void Endpoint::fail(ucs_status_t status) {
     for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())
             worker.finish_drained(*request, status);
+    const auto end = [&](Request& request) {
+        worker.finish(request, request.kind == RequestKind::kClose ? close_failure() : status);
+    };
     while (Request* request = flushes_.pop())
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+        end(*request);
     while (Request* request = queue_.pop())
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+        end(*request);
     worker.peers().report_failure(*this, status);
 }
 

@@ -148,6 +148,16 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void request_ended();
     /// Something has changed that the fast path depends on.
     void update_direct();
+    /// The program sends, or begins a one-sided operation: in each call that takes no fast path,
+    /// which the first one does not.
+    void note_sending() {
+        if (!has_sent_) [[unlikely]]
+            begin_sending();
+    }
+    /// Status of a close that could not flush: success, if there was nothing to flush.
+    ucs_status_t close_failure() const {
+        return has_sent_ || tx.contexts != nullptr ? failure_ : UCS_OK;
+    }
 
     // ---- Life
 
@@ -165,6 +175,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void disconnect();
     /// Operations that wait to be sent go over a new connection.
     void begin_anew();
+    /// The program has the endpoint (again): it has sent nothing.
+    void opened();
 
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
@@ -239,6 +251,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     RmaLane rma_lane;
 
   private:
+    void begin_sending();
+
     // Fields that a short message reads, first.
     // Shorter messages go at once, on the fast path. Written with the lock. Relaxed: a thread sees
     // an end or a failure that it was told of, and no other matters.
@@ -252,6 +266,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t failure_ = UCS_OK;
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
     bool is_paused_ = false;        // ... nothing
+    bool has_sent_ = false;         // the program, since it has the endpoint
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};

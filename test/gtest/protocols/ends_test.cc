@@ -323,7 +323,7 @@ TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     ASSERT_EQ(a.failures.size(), 1U);
     EXPECT_EQ(a.failures[0].first, dead);
     EXPECT_LT(tw_tag_send(dead, data.data(), 1, 1, nullptr, nullptr), TW_OK);
-    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), a.failures[0].second);
     const tw_op_t from_any = op(&early);
     ASSERT_EQ(tw_tag_recv(a.worker(), first.data(), 10, 3, 0, &from_any, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(a, &early).status, TW_OK);
