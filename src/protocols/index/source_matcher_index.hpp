@@ -17,6 +17,18 @@ using ucs::kExactMask;
 /** In a receive or a look-up: whoever sent the message. No message has it as its source. */
 inline constexpr std::uint32_t kAnySource = UINT32_MAX;
 
+namespace detail {
+
+struct SourceTag {
+    std::uint64_t tag;
+    std::uint32_t source;
+    bool operator==(const SourceTag&) const = default;
+};
+
+struct MaskedLinks;
+
+}  // namespace detail
+
 struct PostedReceive {
     std::uint64_t tag = 0;  // set before post(); bits outside the mask do not count
     PostedReceive* next;    // while posted: in the queue, or in the ring of equal keys
@@ -50,6 +62,7 @@ struct UnexpectedMessage {
     Links same_tag;  // rings of equal keys, one for each index
     Links same_both;
     Links same_source;
+    detail::MaskedLinks* masked = nullptr;  // in indexes by mask (masked_messages.hpp)
 
     /** A receive of this tag, mask and source. */
     bool is_for(std::uint64_t receive_tag, std::uint64_t mask, std::uint32_t receive_source) const {
@@ -59,15 +72,9 @@ struct UnexpectedMessage {
 };
 // Exact look-ups and walks read one cache line.
 static_assert(offsetof(UnexpectedMessage, same_source) == 64);
-static_assert(sizeof(UnexpectedMessage) == 80);
+static_assert(sizeof(UnexpectedMessage) == 88);
 
 namespace detail {
-
-struct SourceTag {
-    std::uint64_t tag;
-    std::uint32_t source;
-    bool operator==(const SourceTag&) const = default;
-};
 
 /** One multiplication of both, so that structured tags and sources spread together. The constants
  * (digits of pi) keep small values away from 0. */

@@ -17,8 +17,7 @@ TEST_F(MsgClose, a_close_that_could_not_flush_tells_why) {
     expect_message(b, {}, 1);
     send(b, a, {}, 1);
     expect_message(a, {}, 1);
-    ASSERT_EQ(tw_tag_send(a.to(b), "x", 1, 2, nullptr, nullptr),
-              offloads() ? TW_INPROGRESS : TW_OK);
+    ASSERT_GE(tw_tag_send(a.to(b), "x", 1, 2, nullptr, nullptr), TW_OK);
     int closed = 0;
     const tw_op_t how = op(&closed);
     ASSERT_EQ(tw_ep_close(a.to(b), 0, &how, nullptr), TW_INPROGRESS);
