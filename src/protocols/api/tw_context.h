@@ -150,17 +150,25 @@ typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
 typedef enum tw_peer_event {
     TW_PEER_UP,      ///< Connected, whoever began. Status TW_OK.
     TW_PEER_CLOSED,  ///< The connection has ended in order. Status TW_OK: neither side has an
-                     ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed.
+                     ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed,
+                     ///< or its program, which had closed its endpoint, has connected anew.
                      ///< TW_ERR_CANCELED: this side has closed its endpoint by force.
-    TW_PEER_FAILED   ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+    TW_PEER_FAILED,  ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+    TW_PEER_LEFT,    ///< The peer's program has closed its endpoint to this worker, or has closed
+                     ///< none, and this program still has its own. Status TW_OK. The connection
+                     ///< stays: the peer's worker takes messages until both sides have closed.
+    TW_PEER_BACK     ///< Behind TW_PEER_LEFT: the peer's program has an endpoint again. Status
+                     ///< TW_OK.
 } tw_peer_event_t;
 
 /// Reports that a peer connects or disconnects, even if the program has no endpoint to it. Runs
 /// inside progress; may call everything but progress, for example tw_ep_create_to() with
-/// `worker_id`. Each connection is reported twice: TW_PEER_UP when it is established, and one of
-/// the other events when it has ended. The second report follows the completions of all operations
-/// under way, and tw_ep_failed_cb_t. A connection that was never established is not reported, nor
-/// is that of a worker to itself. The same worker may connect again later.
+/// `worker_id`. Each connection is reported twice: TW_PEER_UP when it is established, and
+/// TW_PEER_CLOSED or TW_PEER_FAILED when it has ended; in between come TW_PEER_LEFT and
+/// TW_PEER_BACK, if the program has an endpoint. A server closes that endpoint at TW_PEER_LEFT, or
+/// keeps it for clients that come back. The report of the end follows the completions of all
+/// operations under way, and tw_ep_failed_cb_t. A connection that was never established is not
+/// reported, nor is that of a worker to itself. The same worker may connect again later.
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
@@ -200,7 +208,8 @@ typedef struct tw_worker_params {
 /// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
 ///     log names each with its reason.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `thread_mode` is unknown, or `tx_contexts`
-///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI.
+///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI; or an option of a
+///     transport in use has a value that is not accepted, which the log names.
 /// \retval TW_ERR_UNSUPPORTED  More transmit contexts than one with TAGWIRE_TAG_OFFLOAD=y.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
@@ -439,8 +448,8 @@ typedef struct tw_ep_params {
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
 /// \retval TW_ERR_INVALID_ADDR  These bytes are not an address; the log says why.
 /// \retval TW_ERR_UNREACHABLE  No transport leads there; the log says why.
-/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker; tw_ep_find() returns
-///     it.
+/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker. tw_ep_find() returns
+///     it, or NULL while it is being closed: then the call succeeds behind the close's completion.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `flags` has an unknown bit.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
@@ -455,7 +464,7 @@ TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* p
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
 /// \retval TW_ERR_NO_ELEM  No worker of this id is connected; it may have left since.
 /// \retval TW_ERR_ALREADY_EXISTS  The program has the endpoint: tw_ep_find(), or
-///     tw_completion_t.ep.
+///     tw_completion_t.ep; both are NULL while it is being closed.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
@@ -463,7 +472,7 @@ TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, 
 
 /// Finds the endpoint to the worker of an id.
 ///
-/// \return The program's endpoint; NULL when it has none, or `worker` is NULL.
+/// \return The program's endpoint; NULL when it has none, is closing it, or `worker` is NULL.
 TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 
 /// Reads the pointer that the program gave to an endpoint.

@@ -152,6 +152,9 @@ void Connecting::replied() {
         case CmVerdict::kFailed:
             return fail(UCS_ERR_UNREACHABLE,
                         "it has accepted, but cannot connect to this worker; its log says why");
+        case CmVerdict::kExists:
+            return fail(UCS_ERR_ALREADY_EXISTS,
+                        "it has an endpoint to this worker, whose connection has not ended");
         case CmVerdict::kVersion:
             return fail(UCS_ERR_UNSUPPORTED, "it does not speak version %u of the protocol",
                         unsigned{kCmVersion});
@@ -161,7 +164,7 @@ void Connecting::replied() {
 void Connecting::accepted() {
     tw_ep_h ep = nullptr;
     const ucs_status_t status =
-        cm.connect(reader_.message().address, params_.flags, params_.user_data, &ep);
+        cm.connect(reader_.message().address, false, params_.flags, params_.user_data, &ep);
     if (status == UCS_OK)
         return end(UCS_OK, ep, reader_.message().private_data);
     fail(status == UCS_ERR_INVALID_ADDR ? UCS_ERR_CONNECTION_RESET : status,
@@ -175,7 +178,9 @@ void Connecting::fail(ucs_status_t status, const char* format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    TW_LOG_WARN("tw_ep_connect: %s: %s", where_.c_str(), text);
+    char what[2 * kText];
+    std::snprintf(what, sizeof what, "%s: %s", where_.c_str(), text);
+    TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(what), "tw_ep_connect: %s", what);
     end(status, nullptr, {});
 }
 

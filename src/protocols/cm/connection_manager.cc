@@ -157,8 +157,8 @@ void ConnectionManager::expire() {
 
 // ---- Endpoints
 
-ucs_status_t ConnectionManager::connect(WireBytes address, std::uint32_t flags, void* user_data,
-                                        tw_ep_h* ep_p) try {
+ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::uint32_t flags,
+                                        void* user_data, tw_ep_h* ep_p) try {
     std::string reason;
     const auto parsed = parse(address, &reason);
     if (!parsed) {
@@ -167,6 +167,7 @@ ucs_status_t ConnectionManager::connect(WireBytes address, std::uint32_t flags, 
         return UCS_ERR_INVALID_ADDR;
     }
     Endpoint* ep = nullptr;
+    worker_.peers().end_left(parsed->id, is_asked);
     const ucs_status_t status = worker_.peers().connect(*parsed, flags, user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;

@@ -17,6 +17,7 @@
 #include "protocols/api/tw_listen.h"
 #include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/inet.hpp"
 
@@ -65,8 +66,13 @@ class ConnectionManager final : public Lookout {
     void set_deadline(Watched& one, std::uint64_t deadline_ns);
     void add(std::unique_ptr<Watched> one) { all_.push_back(std::move(one)); }
     void destroy(const Watched& one);
-    /// The endpoint to the worker of that address.
-    ucs_status_t connect(WireBytes address, std::uint32_t flags, void* user_data, tw_ep_h* ep_p);
+    /// The endpoint to the worker of that address, by a new connection where the program that asks
+    /// has left the one that there is. `is_asked`: that is the peer's.
+    ucs_status_t connect(WireBytes address, bool is_asked, std::uint32_t flags, void* user_data,
+                         tw_ep_h* ep_p);
+
+    /// Connections that came to nothing, by what is to be said of them.
+    ucs::Repeats failures;
 
   private:
     explicit ConnectionManager(WorkerCore& worker) : worker_(worker) {}

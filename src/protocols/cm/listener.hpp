@@ -67,6 +67,8 @@ class ConnRequest final : public tw_conn_request, public Watched {
     void reject(WireBytes private_data);
 
   private:
+    /// The request is whole.
+    void came();
     void offer();
     /// The reason is told in the log.
     void turn_away(const char* why);
@@ -78,6 +80,7 @@ class ConnRequest final : public tw_conn_request, public Watched {
     const std::string peer_;
     CmReader reader_{CmKind::kRequest};
     std::uint64_t worker_id_ = 0;
+    std::uint64_t held_until_ = 0;  // ns; 0: it was not held back
     bool is_offered_ = false;
 };
 

@@ -123,6 +123,26 @@ ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* us
     return status;
 }
 
+bool PeerTable::is_engaged(std::uint64_t worker_id) const {
+    Endpoint* const ep = endpoint_to(worker_id);
+    return ep != nullptr && worker_id != worker_.id() &&
+           (ep->is_closing || !ep->closing().peer_is_closed());
+}
+
+/// The program's endpoint fails, so that it hears of the end, and closes that one. The peer hears
+/// of it by the hello of the next one.
+void PeerTable::end_left(std::uint64_t worker_id, bool is_asked) {
+    Endpoint* ep = endpoint_to(worker_id);
+    if (ep == nullptr || worker_id == worker_.id() || ep->is_closing)
+        return;
+    const bool was_left = is_asked ? ep->closing().peer_is_closed() : ep->closing().is_closed();
+    if (!was_left || ep->closing().has_left())
+        return;
+    if (!ep->is_open)
+        tell_end(*ep, UCS_OK);
+    ep->fail(UCS_ERR_NOT_CONNECTED);
+}
+
 /// A program that tries again and again gets the status each time, the log has the reason once.
 void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why) {
     if (std::exchange(unreachable_, worker_id) == worker_id)
@@ -220,10 +240,14 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     }
     if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
-        if (ep->closing().has_asked())
+        if (ep->closing().has_asked()) {
             ep->closing().on_left(true);
-        else
+        } else if (ep->closing().is_closed() && ep->is_quiet()) {
+            tell_end(*ep, UCS_OK);
+            ep->fail(UCS_ERR_NOT_CONNECTED);
+        } else {
             ep->fail(UCS_ERR_CONNECTION_RESET);
+        }
         ep = endpoint_to(from);
     }
     // It answers an endpoint of ours that is over. Any other in its place would be news to the
@@ -355,6 +379,13 @@ void PeerTable::tell_up(Endpoint& ep) {
     if (is_own || std::exchange(ep.is_up, true))
         return;
     notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
+}
+
+void PeerTable::tell_event(const Endpoint& ep, tw_peer_event_t event) {
+    if (!ep.is_up)
+        return;
+    notices_.add_event(ep.worker_id, event, TW_OK, worker_.requests().told_and_deferred());
     worker_.ask_slow_work();
 }
 

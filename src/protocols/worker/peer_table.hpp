@@ -45,6 +45,12 @@ class PeerTable {
     /// Makes the endpoint of a transmit context that carries messages of `front`, the program's. It
     /// connects when that one has. UCS_ERR_NO_MEMORY.
     ucs_status_t open_tx(Endpoint& front, TxPart& part);
+    /// A connection of that worker would meet one that its program is not known to have left: that
+    /// may be about to be heard.
+    bool is_engaged(std::uint64_t worker_id) const;
+    /// Both programs connect anew: the connection that the one which asked for that has left ends,
+    /// in order, and the next one takes its place.
+    void end_left(std::uint64_t worker_id, bool is_asked);
     /// By force.
     void close(Endpoint& ep);
     /// The peer hears of the end by the first hello of another connection, which no program has
@@ -83,6 +89,8 @@ class PeerTable {
 
     /// The connection is there; it has ended, with UCS_OK if neither side wants it.
     void tell_up(Endpoint& ep);
+    /// TW_PEER_LEFT or TW_PEER_BACK.
+    void tell_event(const Endpoint& ep, tw_peer_event_t event);
     void tell_end(Endpoint& ep, ucs_status_t status);
     /// Its operations have ended; the program is told behind their callbacks, in progress.
     void report_failure(Endpoint& ep, ucs_status_t status);

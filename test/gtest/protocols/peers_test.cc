@@ -124,6 +124,33 @@ TEST_F(MsgPeers, a_receive_only_worker_hears_of_a_peer_that_closes) {
     EXPECT_TRUE(client.failures.empty() && server.failures.empty());
 }
 
+TEST_F(MsgPeers, a_program_with_an_endpoint_hears_that_the_other_one_has_closed_and_comes_back) {
+    Node& client = node(0);
+    Node& server = node(1);
+    greet(client, server);
+    greet(server, client);
+    using Events = std::vector<Node::PeerEvent>;
+    const std::uint64_t id = client.id();
+    Events expected{{id, TW_PEER_UP, TW_OK}};
+    for (int round = 0; round < 2; ++round) {
+        close(client, client.to(server));
+        expected.push_back({id, TW_PEER_LEFT, TW_OK});
+        run_until([&] { return server.events.size() == expected.size(); });
+        const Bytes late = pattern(10, 1);
+        send(server, client, late, 2);
+        expect_message(client, late, 2);
+        greet(client, server);
+        expected.push_back({id, TW_PEER_BACK, TW_OK});
+        run_until([&] { return server.events.size() == expected.size(); });
+    }
+    EXPECT_EQ(server.events, expected);
+    close(client, client.to(server));
+    close(server, server.to(client));
+    run_until([&] { return endpoints(server) == 0 && endpoints(client) == 0; });
+    EXPECT_EQ(server.events.back(), (Node::PeerEvent{id, TW_PEER_CLOSED, TW_OK}));
+    EXPECT_TRUE(client.failures.empty() && server.failures.empty());
+}
+
 TEST_F(MsgPeers, a_worker_that_goes_in_order_has_not_failed) {
     Node& client = node(0);
     Node& server = node(1);
