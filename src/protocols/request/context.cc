@@ -164,7 +164,7 @@ ucs_status_t Context::open_components(const TransportList& wanted) {
     for (unsigned i = 0; i < count; ++i)
         open_component(components[i], wanted);
     uct_release_component_list(components);
-    return UCS_OK;
+    return has_bad_option_ ? UCS_ERR_INVALID_PARAM : UCS_OK;
 }
 
 bool Context::has(const TransportName& name) const {
@@ -235,7 +235,9 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     if (!may_want(wanted, component, md_name))
         return;
     uct_md_config_t* config = nullptr;
-    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK)
+    const ucs_status_t read = uct_md_config_read(component, nullptr, nullptr, &config);
+    has_bad_option_ |= read == UCS_ERR_INVALID_PARAM;
+    if (read != UCS_OK)
         return;
     Domain domain{component, nullptr, {}, false};
     const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);

@@ -100,6 +100,7 @@ class alignas(128) Context : public tw_context {
 
     /// The option or the parameter that named the transports.
     const char* source_ = "TAGWIRE_TRANSPORTS";
+    bool has_bad_option_ = false;  // of a memory domain; the log names it
     Options options_{};
     Calibration calibration_;
     // On lines of their own: messages read them.

@@ -35,6 +35,7 @@ ucs_status_t Rail::open_iface(uct_worker_h uct_worker, const uct_iface_params_t&
     uct_iface_config_t* config = nullptr;
     ucs_status_t status =
         uct_md_iface_config_read(domain().md, transport(), nullptr, nullptr, &config);
+    has_bad_option_ = status == UCS_ERR_INVALID_PARAM;
     if (status != UCS_OK)
         return status;
     status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);

@@ -48,6 +48,8 @@ class alignas(64) Rail {
     /// From the first endpoint on, or the first message; until then look() does.
     void enable();
     bool is_enabled() const { return is_enabled_; }
+    /// open() has failed because of the value of an option, which the log names.
+    bool has_bad_option() const { return has_bad_option_; }
     /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
     unsigned look();
 
@@ -119,6 +121,7 @@ class alignas(64) Rail {
     std::uint8_t index_;
     bool matches_tags_ = false;
     bool is_enabled_ = false;
+    bool has_bad_option_ = false;
     bool is_learning_ = false;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;

@@ -70,7 +70,8 @@ ucs_status_t Worker::open() {
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
     if (status != UCS_OK)
         return status;
-    open_rails();
+    if ((status = open_rails()) != UCS_OK)
+        return status;
     context_.set_atomics_by_device(are_atomics_by_device());
     if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
         (status = open_device_tags()) != UCS_OK)
@@ -113,8 +114,9 @@ ucs_status_t Worker::open_tx_contexts() {
     return tx_contexts_->open(context_, count);
 }
 
-// A rail that cannot be opened is left out, with the reason in the log.
-void Worker::open_rails() {
+// A rail that cannot be opened is left out, with the reason in the log, unless the reason is an
+// option that has no such value: then the program does not get what it has asked for.
+ucs_status_t Worker::open_rails() {
     const auto matches = [](const auto& rail) { return rail->matches_tags(); };
     constexpr TagCallbacks callbacks{
         [](void* arg, void* data, size_t length, unsigned flags, uct_tag_t tag, uint64_t imm,
@@ -137,6 +139,8 @@ void Worker::open_rails() {
         const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
         const ucs_status_t status =
             rail->open(uct_, failed, this, may_match ? &callbacks : nullptr);
+        if (rail->has_bad_option())
+            return status;
         if (status != UCS_OK) {
             TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
                         ucs_status_string(status));
@@ -145,6 +149,7 @@ void Worker::open_rails() {
         set_message_handlers(*rail, *this);
         rails_.push_back(std::move(rail));
     }
+    return UCS_OK;
 }
 
 /// One device alone reaches memory of the context, whatever rail leads to it, and has what others

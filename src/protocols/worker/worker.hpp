@@ -79,7 +79,7 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open_tx_contexts();
     ucs_status_t open();
     ucs_status_t open_device_tags();
-    void open_rails();
+    ucs_status_t open_rails();
     bool are_atomics_by_device() const;
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
