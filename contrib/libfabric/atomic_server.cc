@@ -3,8 +3,10 @@
 
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "ep.hpp"
 #include "flags.hpp"
@@ -149,7 +151,8 @@ int AtomicServer::carry_out(const AtomicRequest& request, std::byte* results) {
     if (((access | FI_ATOMIC) & ~owner_.rx_caps) != 0)
         return FI_EACCES;
     std::array<std::byte*, kAtomicSegmentsMax> places;
-    Mr* first = nullptr;
+    std::array<const Mr*, kAtomicSegmentsMax> reached;  // each region once
+    auto* reached_end = reached.data();
     for (std::size_t i = 0; i < request.segments.size(); ++i) {
         const AtomicSegment& segment = request.segments[i];
         Mr* const mr = owner_.domain.regions.find(segment.key);
@@ -162,7 +165,8 @@ int AtomicServer::carry_out(const AtomicRequest& request, std::byte* results) {
         if (place == nullptr)
             return FI_EINVAL;
         places[i] = static_cast<std::byte*>(place);
-        first = first == nullptr ? mr : first;
+        if (std::find(reached.data(), reached_end, mr) == reached_end)
+            *reached_end++ = mr;
     }
     std::size_t at = 0;
     const auto behind = [&at](auto* begin) { return begin == nullptr ? nullptr : begin + at; };
@@ -172,7 +176,9 @@ int AtomicServer::carry_out(const AtomicRequest& request, std::byte* results) {
                        reads ? results + at : nullptr, count});
         at += count * request.element_bytes;
     }
-    owner_.key_service.count(first, reads ? Access::kRead : Access::kWrite);
+    owner_.key_service.count(reads ? Access::kRead : Access::kWrite);
+    for (const Mr* mr : std::span(reached.data(), reached_end))
+        mr->count(access);
     return 0;
 }
 

@@ -55,6 +55,8 @@ Ep::~Ep() {
     if (av_ != nullptr)
         std::erase(av_->eps, this);
     std::erase(domain.eps, this);
+    for (Cntr* cntr : domain.region_cntrs)
+        cntr->unwatch(*this);
     if (domain.auto_progress != nullptr)
         domain.auto_progress->remove(worker);
     keys.clear();
@@ -93,6 +95,9 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
                 return error;
         }
         domain.eps.push_back(ep.get());
+        for (Cntr* cntr : domain.region_cntrs)
+            if (const int error = cntr->watch(*ep); error != 0)
+                return error;
         if (domain.auto_progress != nullptr) {
             if (const int error = domain.auto_progress->add(ep->worker); error != 0)
                 return error;

@@ -22,6 +22,7 @@
 
 namespace tagwire::fi {
 
+class Cntr;
 class Ep;
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric_p, void* context);
@@ -62,6 +63,7 @@ class Domain : public fid_domain {
     tw_context_h context = nullptr;
     std::vector<Ep*> eps;
     Regions regions;
+    std::vector<Cntr*> region_cntrs;  ///< Counters of regions, each once.
     std::atomic<int> children = 0;
     bool is_progressed = false;  ///< By the program, since auto_progress has looked.
     std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.

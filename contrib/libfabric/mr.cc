@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "cntr.hpp"
 #include "deadline.hpp"
@@ -203,7 +204,7 @@ Mr::~Mr() {
 void Mr::release_counters() {
     for (Cntr* cntr : {remote_reads, remote_writes})
         if (cntr != nullptr)
-            --cntr->regions;
+            cntr->remove_region();
 }
 
 fi_ops_mr* Mr::table() {
@@ -231,13 +232,23 @@ int Mr::bind(Cntr& cntr, std::uint64_t flags) {
     const bool writes = (flags & FI_REMOTE_WRITE) != 0;
     if ((reads && remote_reads != nullptr) || (writes && remote_writes != nullptr))
         return -FI_EINVAL;
-    if (reads)
-        remote_reads = &cntr;
-    if (writes)
-        remote_writes = &cntr;
-    cntr.regions += (reads ? 1 : 0) + (writes ? 1 : 0);
+    for (const auto& [binds, cntr_p] :
+         {std::pair{reads, &remote_reads}, std::pair{writes, &remote_writes}}) {
+        if (!binds)
+            continue;
+        if (const int error = without_exceptions([&] { return cntr.add_region(); }); error != 0)
+            return error;
+        *cntr_p = &cntr;
+    }
     revoke(*this);
     return 0;
+}
+
+void Mr::count(std::uint64_t access) const {
+    if ((access & FI_REMOTE_READ) != 0 && remote_reads != nullptr)
+        remote_reads->count_success();
+    if ((access & FI_REMOTE_WRITE) != 0 && remote_writes != nullptr)
+        remote_writes->count_success();
 }
 
 // ---- Regions
