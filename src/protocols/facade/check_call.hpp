@@ -18,7 +18,8 @@ inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP
 inline constexpr std::uint32_t kSendFlags =
     kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
     TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
-inline constexpr std::uint32_t kAmSendFlags = kSendFlags & ~std::uint32_t{TW_OP_IMM};
+inline constexpr std::uint32_t kAmSendFlags =
+    (kSendFlags & ~std::uint32_t{TW_OP_IMM}) | TW_OP_URGENT;
 
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument);
 

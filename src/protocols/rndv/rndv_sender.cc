@@ -107,7 +107,7 @@ bool RndvSender::takes(const Request& request) {
     const std::size_t length = request.buffer.length;
     if (request.is_announced)
         return request.is_rndv;
-    if (request.offset != 0 || length == 0)
+    if (request.offset != 0 || length == 0 || (request.flags & TW_OP_URGENT) != 0)
         return false;
     // The peer keeps a message that waits for its place in one buffer.
     const bool is_too_long =

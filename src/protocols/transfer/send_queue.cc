@@ -77,8 +77,7 @@ Request* SendQueue::begin(const Outgoing& message) {
 bool SendQueue::submit(Request& request) {
     request.order = ep_.flushes().next_order();
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_empty() &&
-        ep_.may_start(request)) {
+    if (may_send() && may_go(request)) {
         begin_steps();
         status = ep_.start(request);
     }
@@ -103,7 +102,7 @@ void SendQueue::started(Request& request) {
 void SendQueue::push(Request& request) {
     ep_.worker.count(WorkerCounter::kTxQueued);
     request.is_queued = true;
-    operations_.push_back(request);
+    queue_of(request).push_back(request);
     ep_.update_direct();
     if (ep_.state() == EpState::kReady)
         run();
@@ -130,7 +129,7 @@ ucs_status_t SendQueue::send_now(Control message) {
 }
 
 void SendQueue::remove(Request& request) {
-    operations_.remove_if([&](Request& queued) { return &queued == &request; });
+    queue_of(request).remove_if([&](Request& queued) { return &queued == &request; });
     request.is_queued = false;
 }
 
@@ -140,7 +139,7 @@ void SendQueue::remove_data(Request& request) {
 }
 
 Request* SendQueue::pop() {
-    Request* request = operations_.pop_front();
+    Request* request = (urgent_.empty() ? operations_ : urgent_).pop_front();
     if (request != nullptr)
         request->is_queued = false;
     return request;
@@ -176,6 +175,8 @@ ucs_status_t SendQueue::drain() {
         if (ep_.closing().has_asked())
             continue;  // messages wait for the answer
         if (step == Step::kIdle)
+            step = drain_urgent();
+        if (step == Step::kIdle)
             step = drain_operations();
         if (step == Step::kIdle)
             step = drain_data();
@@ -198,16 +199,56 @@ SendQueue::Step SendQueue::drain_controls() {
     return Step::kDone;
 }
 
-SendQueue::Step SendQueue::drain_operations() {
-    if (operations_.empty() || !ep_.may_start(*operations_.front()))
+/// Nothing that passes everything waits.
+bool SendQueue::may_send() const {
+    return ep_.state() == EpState::kReady && !ep_.closing().has_asked() && controls_.empty() &&
+           urgent_.empty();
+}
+
+/// The first operation is a message that has gone in part.
+bool SendQueue::is_among_parts() const {
+    const Request* first = operations_.front();
+    return first != nullptr && first->kind == RequestKind::kSend && first->offset > 0;
+}
+
+bool SendQueue::may_pass() const {
+    return may_send() && !is_among_parts();
+}
+
+bool SendQueue::may_go(const Request& request) const {
+    const Request* first = operations_.front();
+    if ((request.flags & TW_OP_URGENT) == 0)
+        return (first == nullptr || first == &request) && ep_.may_start(request);
+    const bool is_behind = first != nullptr && first->order < request.order;
+    return !is_among_parts() && !((request.flags & TW_OP_FENCE) != 0 && is_behind) &&
+           ep_.may_start(request);
+}
+
+SendQueue::Step SendQueue::drain_urgent() {
+    if (urgent_.empty() || !may_go(*urgent_.front()))
         return Step::kIdle;
-    Request& request = *operations_.front();
+    return start_first(urgent_);
+}
+
+SendQueue::Step SendQueue::drain_operations() {
+    if (operations_.empty() || !may_go(*operations_.front()))
+        return Step::kIdle;
+    const Request& request = *operations_.front();
+    const Request* urgent = urgent_.front();
+    if (urgent != nullptr && (urgent->offset > 0 || urgent->order < request.order))
+        return Step::kIdle;
     if (ep_.is_paused() && is_held_back(request))
         return Step::kIdle;
+    return start_first(operations_);
+}
+
+SendQueue::Step SendQueue::start_first(RequestQueue& queue) {
+    Request& request = *queue.front();
     const ucs_status_t status = ep_.start(request);
     if (status == UCS_ERR_NO_RESOURCE)
         return Step::kFull;
-    pop();
+    queue.pop_front();
+    request.is_queued = false;
     if (status == UCS_INPROGRESS)
         started(request);
     else

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that waits for the lane of an endpoint: control messages first, then operations
-// of the program in the order of their calls, then data of rendezvous that the peer has asked for.
+// Everything that waits for the lane of an endpoint: control messages first, then urgent messages
+// (TW_OP_URGENT) and the other operations of the program, each in the order of their calls, then
+// data of rendezvous that the peer has asked for.
 //
 // 1. While an operation or a control message waits, no operation overtakes it: the fast path is
 //    closed (Endpoint::update_direct()).
-// 2. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
+// 2. An urgent message passes operations, but never between the parts of one; no operation passes
+//    an urgent message. One with a fence passes nothing.
+// 3. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -29,10 +32,13 @@ class SendQueue {
     SendQueue& operator=(const SendQueue&) = delete;
 
     /// No operation and no control message waits.
-    bool is_empty() const { return operations_.empty() && controls_.empty(); }
-    bool has_operations() const { return !operations_.empty(); }
-    std::size_t operations() const { return operations_.size(); }
+    bool is_empty() const { return !has_operations() && controls_.empty(); }
+    bool has_operations() const { return !operations_.empty() || !urgent_.empty(); }
+    std::size_t operations() const { return operations_.size() + urgent_.size(); }
     std::size_t controls() const { return controls_.size(); }
+
+    /// An urgent message without a fence would pass everything that waits.
+    bool may_pass() const;
 
     // ---- Each is sent at once if it can be
 
@@ -94,7 +100,16 @@ class SendQueue {
     /// Endpoint::start() has begun it, and no queue has it any more.
     void started(Request& request);
     Step drain_controls();
+    Step drain_urgent();
     Step drain_operations();
+    Step start_first(RequestQueue& queue);
+    RequestQueue& queue_of(const Request& request) {
+        return (request.flags & TW_OP_URGENT) != 0 ? urgent_ : operations_;
+    }
+    bool may_send() const;
+    bool is_among_parts() const;
+    /// It would be first where it waits, and nothing holds it back.
+    bool may_go(const Request& request) const;
     Step drain_data();
     Step drain_gets();
     bool move_pieces(Request& request);
@@ -105,6 +120,7 @@ class SendQueue {
     static constexpr unsigned kStepsOfPieces = 8;
 
     Endpoint& ep_;
+    RequestQueue urgent_;
     RequestQueue operations_;
     RequestQueue data_;  // outstanding rendezvous whose data the peer wants, or is to write
     Fifo<Control> controls_;

@@ -61,7 +61,7 @@ bool goes_as_tagged(const Request& request, const Rail& rail) {
 tw_status_t Endpoint::send(const Outgoing& message) {
     if (failure_ != UCS_OK)
         return static_cast<tw_status_t>(failure_);
-    if (is_paused_)
+    if (is_paused_ && !is_urgent(message.op))
         return TW_ERR_NO_RESOURCE;
     note_sending();
     if (eager_.try_send_at_once(message))

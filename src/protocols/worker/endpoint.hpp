@@ -78,6 +78,11 @@ struct Outgoing {
     const AmPart* am = nullptr;  // an active message, whose tag is then AmPart::word()
 };
 
+/// It passes a pause, and messages that wait.
+inline bool is_urgent(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
+}
+
 /// Its part in transmit contexts (tx_contexts.hpp).
 struct EpTx {
     // Endpoints by which messages of the program leave in its place; nullptr: there are none.

@@ -20,6 +20,8 @@ namespace tagwire::proto {
 
 /// Flags of sends that are over when the transport has taken them.
 inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+/// The same of active messages; a short one is as urgent messages are.
+inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 /// Flags of receives that change nothing but how their end is reported.
 inline constexpr std::uint32_t kPlainReceiveFlags =
     TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
