@@ -80,6 +80,14 @@ int check_path(Context& context, const ibv_ah_attr& attr);
 /// reach it so.
 int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record);
 
+/// An object of a kind that DEVX makes, too, by a handle that a program gave. nullptr: there is
+/// none, or DEVX made it, and then it has no handle for commands of verbs.
+template <typename T>
+T* find_named(const HandleTable<T>& table, const Call& call, std::uint32_t handle) {
+    T* object = table.find(handle);
+    return object != nullptr && object->is_devx && !call.is_of_device ? nullptr : object;
+}
+
 /// The end of an object. ENOENT: there is none, EBUSY: others use it.
 template <typename T>
 int end_object(Context& context, HandleTable<T>& table, std::uint32_t handle) {

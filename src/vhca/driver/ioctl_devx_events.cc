@@ -137,16 +137,22 @@ int read_counter(const IoctlCall& call, ucs::UniqueFd* counter_p) {
     return *counter_p ? 0 : errno;
 }
 
+template <typename T>
+DevxSubscriptions* subscriptions_in(const HandleTable<T>& table, std::uint32_t handle) {
+    T* object = table.find(handle);
+    return object == nullptr ? nullptr : &object->subscriptions;
+}
+
 /// nullptr: an object that no events come from.
 DevxSubscriptions* subscriptions_of(const Context& context, const DevxObject& object) {
     switch (object.kind) {
         case DevxObject::Kind::kCq:
-            return &context.cqs.find(object.handle)->subscriptions;
+            return subscriptions_in(context.cqs, object.handle);
         case DevxObject::Kind::kSrq:
-            return &context.srqs.find(object.handle)->subscriptions;
+            return subscriptions_in(context.srqs, object.handle);
         case DevxObject::Kind::kQp:
         case DevxObject::Kind::kDct:
-            return &context.qps.find(object.handle)->subscriptions;
+            return subscriptions_in(context.qps, object.handle);
         default:
             return nullptr;
     }

@@ -20,16 +20,22 @@ std::vector<IoctlMethod> join(std::initializer_list<std::span<const IoctlMethod>
     return all;
 }
 
+/// An object that DEVX made has another handle.
+template <typename T>
+bool is_of_verbs(const T* object) {
+    return object != nullptr && !object->is_devx;
+}
+
 bool exists(const Context& context, std::uint16_t object, std::uint32_t handle) {
     switch (object) {
         case UVERBS_OBJECT_PD:
             return context.pds.find(handle) != nullptr;
         case UVERBS_OBJECT_CQ:
-            return context.cqs.find(handle) != nullptr;
+            return is_of_verbs(context.cqs.find(handle));
         case UVERBS_OBJECT_QP:
-            return context.qps.find(handle) != nullptr;
+            return is_of_verbs(context.qps.find(handle));
         case UVERBS_OBJECT_SRQ:
-            return context.srqs.find(handle) != nullptr;
+            return is_of_verbs(context.srqs.find(handle));
         case UVERBS_OBJECT_AH:
             return context.ahs.find(handle) != nullptr;
         case UVERBS_OBJECT_MR:

@@ -84,12 +84,14 @@ struct UarObject {
 struct UmemObject {
     std::uint64_t address = 0, bytes = 0;
     Pinned pinned{};
+    std::uint32_t users = 0;  // objects that were made in it
 };
 
 /// Made by a command of the device: where it is in the tables, and its number.
 struct DevxObject {
     enum class Kind : std::uint8_t { kCq, kSrq, kQp, kDct, kMkey } kind = Kind::kCq;
     std::uint32_t handle = 0, number = 0;
+    std::vector<std::uint32_t> umems{};  // that it was made in
 };
 
 /// A descriptor that DEVX tells something by.

@@ -45,6 +45,22 @@ Poller& Poller::of(Engine& engine) {
     return *poller;
 }
 
+std::uint32_t Poller::take_cq_number() {
+    constexpr std::uint32_t kNumbers = 1 << 24;
+    const auto is_used = [this](std::uint32_t number) {
+        bool found = false;
+        cqs_.for_each([&](const CqObject& cq) { found = found || cq.ring->number() == number; });
+        return found;
+    };
+    for (;;) {
+        const std::uint32_t number = next_cq_number_;
+        next_cq_number_ = number + 1 == kNumbers ? kFirstCqNumber : number + 1;
+        has_wrapped_ = has_wrapped_ || next_cq_number_ == kFirstCqNumber;
+        if (!has_wrapped_ || !is_used(number))
+            return number;
+    }
+}
+
 bool Poller::poll(QpObject& qp, Time now) {
     bool moved = false, is_gone = false;
     if (qp.sends != nullptr) {

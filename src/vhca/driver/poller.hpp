@@ -30,7 +30,7 @@ class Poller final : public Pump {
     /// Does all that the program posted to `qp` before a command, which has to see it done.
     void settle(QpObject& qp, Time now);
     /// The next CQ's.
-    [[nodiscard]] std::uint32_t take_cq_number() { return next_cq_number_++ & 0xffffff; }
+    [[nodiscard]] std::uint32_t take_cq_number();
 
     bool pump(Time now) override;
     void rest() override;
@@ -56,7 +56,9 @@ class Poller final : public Pump {
     bool is_settled_ = true;     // all doorbells are noticed
     Time unsettled_nap_ns_ = kUnsettledNapNs;
     unsigned busy_passes_ = 0;
-    std::uint32_t next_cq_number_ = 0x400;
+    static constexpr std::uint32_t kFirstCqNumber = 0x400;
+    std::uint32_t next_cq_number_ = kFirstCqNumber;
+    bool has_wrapped_ = false;  // numbers from here on may be in use
     ucs::List<QpObject, &QpObject::of_poller> qps_;
     ucs::List<CqObject, &CqObject::of_poller> cqs_;
 };
