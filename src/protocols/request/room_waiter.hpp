@@ -15,7 +15,7 @@ namespace tagwire::proto {
 ///     uct_ep_h drainable();      the lane; nullptr: it cannot be used
 ///     void drained();            after each drain, and after the decision to wait
 ///     void stall();              asks that progress calls run() again
-/// Callbacks that a drain runs may come here again: an inner call does nothing.
+/// An operation that ends in a drain may come here again: an inner call does nothing.
 template <class Owner>
 class RoomWaiter {
   public:

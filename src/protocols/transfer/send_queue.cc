@@ -166,8 +166,9 @@ void SendQueue::drained() {
 }
 
 /// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,
-/// or only for something else. Callbacks that it runs may add to the queues.
+/// or only for something else.
 ucs_status_t SendQueue::drain() {
+    const Walk walk(ep_.worker);
     begin_steps();
     Step step = Step::kDone;
     while (step == Step::kDone && ep_.state() == EpState::kReady && may_step()) {

@@ -239,6 +239,7 @@ void Endpoint::fail(ucs_status_t status) {
         status = closing_.farewell;
     else if (closing_.peer_may_go() && !is_open && has_no_work() && status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
+    const Walk walk(worker);
     failure_ = status;
     log_failure(*this);
     state_ = EpState::kFailed;
@@ -247,7 +248,6 @@ void Endpoint::fail(ucs_status_t status) {
     worker.peers().detach(*this);
     if (tx.contexts != nullptr)
         tx.contexts->fail(status);
-    // From here on what is called may make another one.
     update_direct();
     disconnect();
     queue_.clear_controls();

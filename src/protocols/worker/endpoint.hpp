@@ -218,6 +218,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_up = false;          // the connection was told of, and its end was not
     bool has_notice = false;     // the program is to be told of its failure
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
+    std::uint64_t last_end = 0;  // the program was told of all its ends when it was told so many
     void* user_data = nullptr;
     // Copies into and out of shared memory; with kReady.
     CopyChooser copy_in;

@@ -179,6 +179,7 @@ template <bool kIsLong>
     worker.requests().release_plain(request);
     if (worker.is_multi) [[unlikely]]
         return call_unlocked(worker, complete, done);
+    const InCallback callback(worker);
     complete(&done);
 }
 

@@ -432,7 +432,9 @@ unsigned PeerTable::destroy_retired() {
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
         ep->is_retired = false;
-        if (ep->closing().leave()) {
+        if (worker_.requests().told() < ep->last_end) {
+            retire(*ep);  // callbacks that are told of its ends may still ask for it
+        } else if (ep->closing().leave()) {
             destroy(*ep);
             ++count;
         }

@@ -293,6 +293,12 @@ unsigned Worker::progress_all() {
     return count + advance();
 }
 
+[[gnu::noinline]] unsigned Worker::tell_and_end_progress() {
+    const unsigned count = requests_.tell_ends();
+    attention_.end_progress();
+    return count;
+}
+
 std::uint64_t Worker::look_at_clock_next() {
     calls_left_ = 1;
     next_kernel_look_ns_ = 0;
@@ -344,13 +350,14 @@ void Worker::look_at_peers() {
     if (now < next_look_ns_)
         return;
     next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
+    const Walk walk(*this);
     endpoints_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
 unsigned Worker::run_slow_work() {
     attention_.take_slow_work();
     unsigned count = own_peers_.fail_lanes();
-    count += requests_.run_deferred();
+    count += requests_.tell_ends();
     const unsigned told = own_peers_.run_notices();
     attention_.count_events(told);
     count += told;
@@ -368,7 +375,10 @@ void WorkerCore::open() {
 }
 
 void WorkerCore::carry_out_and_settle(const DelegatedCall& call) {
-    carry_out(*this, call);
+    {
+        const Walk walk(*this);
+        carry_out(*this, call);
+    }
     if (attention_.is_watched()) [[unlikely]]
         worker_of(*this).waiting().settle_delegated();
 }
