@@ -326,6 +326,7 @@ tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request
     Worker& worker = worker_of(ep.worker);
     if (op == nullptr && request_p == nullptr) {
         worker.peers().close(ep);
+        ep.forget_program();
         return TW_OK;
     }
     Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
@@ -333,6 +334,7 @@ tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request
         return TW_ERR_NO_RESOURCE;
     request->done.flags = TW_DONE_FLUSH;
     worker.peers().close(ep);
+    ep.forget_program();
     worker.finish(*request, UCS_OK);
     return worker.requests().answer(*request, op, request_p);
 }
@@ -442,7 +444,10 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
         return close_at_once(ep, op, request_p);
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed already");
-    return ep.flushes().call(RequestKind::kClose, op, request_p);
+    const tw_status_t status = ep.flushes().call(RequestKind::kClose, op, request_p);
+    if (ep.is_closing || !ep.is_open)
+        ep.forget_program();
+    return status;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }

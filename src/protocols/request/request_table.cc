@@ -393,6 +393,12 @@ unsigned RequestTable::tell_ends() {
     return count;
 }
 
+void RequestTable::forget(const Endpoint& ep) {
+    for (Request* told = deferred_.front(); told != nullptr; told = RequestQueue::next(*told))
+        if (told->kind == RequestKind::kReceive && told->done.ep == &ep)
+            told->done.ep = nullptr;
+}
+
 tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {
     if (!request.has_ended || (request.flags & TW_OP_COMPLETION) != 0) {
         if (request_p != nullptr)

@@ -100,6 +100,8 @@ class RequestTable {
     /// returns their number.
     unsigned tell_ends();
     bool has_deferred() const { return !deferred_.empty(); }
+    /// The program has closed `ep`: receives that are told later do not name it.
+    void forget(const Endpoint& ep);
     /// Ends that callbacks were told of, ever; with those that are queued.
     std::uint64_t told() const { return told_; }
     std::uint64_t told_and_deferred() const { return told_ + deferred_.size(); }

@@ -81,7 +81,7 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     };
 
     WorkerCore& worker;
-    Endpoint* ep;                   // null: it has gone
+    Endpoint* ep;                   // null: the program has closed it
     ucs::ListLink<RemoteKey> link;  // among the endpoint's
 
   private:

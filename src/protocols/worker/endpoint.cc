@@ -186,6 +186,12 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     queue_.run();
 }
 
+void Endpoint::forget_program() {
+    while (RemoteKey* key = keys.pop_front())
+        key->ep = nullptr;
+    worker.requests().forget(*this);
+}
+
 bool Endpoint::work_slowly() {
     if (queue_.take_stall()) {
         queue_.run();

@@ -176,6 +176,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
+    /// The program has closed it, and hears of it no more; its keys are of no endpoint.
+    void forget_program();
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
     /// Operations that wait to be sent go over a new connection.
