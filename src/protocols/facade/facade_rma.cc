@@ -260,7 +260,8 @@ tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_
     std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep, message));
     if (ep.state() == EpState::kReady) {
         key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
-        key->ask_owner();
+        if (!key->ask_owner())
+            ep.ask_for_keys();
     }
     ep.keys.push_back(*key);
     *key_p = key.release();

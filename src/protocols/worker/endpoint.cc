@@ -179,11 +179,18 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     };
     if (std::ranges::any_of(connector_.peer_rails(), matches))
         control(Lane{peer_rail});
-    keys.for_each([](RemoteKey& key) { key.ask_owner(); });
+    if (!keys.empty())
+        ask_for_keys();
     worker.peers().tell_up(*this);
     if (tx.contexts != nullptr)
         tx.contexts->begin();
     queue_.run();
+}
+
+/// In progress, whatever the caller is amid of.
+void Endpoint::ask_for_keys() {
+    lacks_keys_ = true;
+    worker.peers().ask_wireup(*this);
 }
 
 void Endpoint::forget_program() {
@@ -193,12 +200,16 @@ void Endpoint::forget_program() {
 }
 
 bool Endpoint::work_slowly() {
+    if (std::exchange(lacks_keys_, false) && state_ == EpState::kReady) {
+        const Walk walk(worker);
+        keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !key.ask_owner(); });
+    }
     if (queue_.take_stall()) {
         queue_.run();
         if (stripes_ != nullptr)
             stripes_->drain();
     }
-    return connector_.work() && !queue_.is_stalled();
+    return connector_.work() && !queue_.is_stalled() && !lacks_keys_;
 }
 
 void Endpoint::begin_anew() {
@@ -215,6 +226,7 @@ void Endpoint::begin_anew() {
     rndv_.begin_anew();
     rma.begin_anew();
     rma_target.clear();
+    lacks_keys_ = false;  // until it is ready again
     update_direct();
     connector_.begin_anew();
 }

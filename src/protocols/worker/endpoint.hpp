@@ -176,6 +176,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
+    /// It is kReady, and has a new key of the program: asks for keys that the packed one lacks.
+    void ask_for_keys();
     /// The program has closed it, and hears of it no more; its keys are of no endpoint.
     void forget_program();
     /// The transport's endpoints go; the peer can reach nothing any more.
@@ -275,6 +277,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
     bool is_paused_ = false;        // ... nothing
     bool has_sent_ = false;         // the program, since it has the endpoint
+    bool lacks_keys_ = false;       // owners are asked for keys in progress
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};
