@@ -480,9 +480,18 @@ TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 /// \return tw_ep_params_t.user_data; NULL for an endpoint that is NULL.
 TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 
-/// Completes when everything sent on an endpoint before has reached the peer's library.
+/// Completes when everything sent on an endpoint before has reached the peer's library, and every
+/// operation before has completed.
 ///
-/// After the completion nothing is lost if this process ends.
+/// After the completion nothing is lost if this process ends. So it waits
+/// - for eager messages until they are in the peer's library, matched there or not; those with
+///   TW_OP_MATCH_COMPLETE or TW_OP_DELIVERY_COMPLETE until a receive of the peer has matched them;
+/// - for rendezvous, whose data stays here until then, until a receive has taken them;
+/// - for puts and atomics until they have taken effect at the peer;
+/// - for gets until the data is here.
+///
+/// A flush of messages that the peer never receives does not complete before the endpoint fails, or
+/// is closed by force. The peer has to progress in any case.
 ///
 /// \retval TW_OK  There is nothing to wait for.
 /// \retval TW_INPROGRESS  Started; the completion follows.
@@ -507,7 +516,7 @@ enum tw_ep_close_flag {
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 
-/// Flushes an endpoint and destroys it.
+/// Flushes an endpoint, as tw_ep_flush() does, and destroys it.
 ///
 /// `flags` is 0 or TW_EP_CLOSE_FORCE. The endpoint is destroyed whatever the status, unless the
 /// call returns TW_ERR_NO_RESOURCE, TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM: nothing may be called
