@@ -129,7 +129,8 @@ void UdIface::make_node() {
 void UdIface::close() {
     if (eps_.size() > destroyed_.size())
         TW_LOG_WARN("ud interface closed with %zu endpoints", eps_.size() - destroyed_.size());
-    for (UdEp* ep : eps_) {
+    for (std::size_t i = 0; i < eps_.size(); ++i) {  // callbacks may make others
+        UdEp* ep = eps_[i];
         pending_.purge(ep->group_, [](uct_pending_req_t*) {});
         node_->close(*ep);
         waiters_.end_all(ep->waiters_, UCS_ERR_CANCELED);
@@ -203,12 +204,21 @@ ucs_status_t UdIface::get_address(uct_iface_addr_t* addr) {
     return UCS_OK;
 }
 
+// The longest message is divided where the peer's packets are shorter.
+std::uint32_t UdIface::packets_to(const InterfaceAddress& peer) const {
+    const std::size_t longest = datagram_bytes_ - kHeaderBytes;
+    const std::size_t taken = std::min<std::size_t>(peer.datagram_bytes - kHeaderBytes, longest);
+    return static_cast<std::uint32_t>((longest + taken - 1) / taken);
+}
+
 bool UdIface::agrees(const InterfaceAddress& peer, std::string* reason_p) const {
-    if (peer.datagram_bytes == datagram_bytes_)
+    if (peer.datagram_bytes >= kDatagramBytesMin && packets_to(peer) <= options_.window)
         return true;
     *reason_p = "the peer's datagrams have up to " + std::to_string(peer.datagram_bytes) +
                 " bytes, ours " + std::to_string(datagram_bytes_) +
-                ": set TAGWIRE_IB_MTU to the smaller on both sides";
+                ", and TAGWIRE_UD_WINDOW=" + std::to_string(options_.window) +
+                " is too small for a message that is divided: raise it, or set TAGWIRE_IB_MTU to "
+                "the smaller on both sides";
     return false;
 }
 

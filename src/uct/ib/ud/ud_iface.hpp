@@ -70,6 +70,7 @@ class UdIface : public UdQueuePair {
     // ---- Requests of the node
     void send_data(UdPeer& peer, const Header& header, void* packet);
     void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes);
+    void deliver_joined(std::uint8_t am_id, std::span<const std::byte> data);
     void drop(void* message) { receives_.put_back(slot_of(message)); }
     UdPeer* peer_of(const void* message);
     void put_peer(UdPeer& peer) { peers_.put(peer, posted_); }
@@ -84,7 +85,8 @@ class UdIface : public UdQueuePair {
     static constexpr std::uint64_t kLookNs = 1'000'000;
     static constexpr std::uint64_t kDrainNs = 1'000'000'000;  // between looks at who asks about us
     static constexpr std::uint64_t kFarewellNs = 100'000'000;
-    static constexpr std::uint32_t kHeldEarlyMax = 1024;  // buffers with packets ahead of order
+    static constexpr std::size_t kDatagramBytesMin = 256;  // the shortest MTU
+    static constexpr std::uint32_t kHeldEarlyMax = 1024;   // buffers with packets ahead of order
 
     UdIface(ib::IbMd& md, uct::Worker& worker, const UdOptions& options);
     ~UdIface() override;
@@ -94,6 +96,7 @@ class UdIface : public UdQueuePair {
     void farewell();
     [[nodiscard]] InterfaceAddress own_interface() const;
     bool agrees(const InterfaceAddress& peer, std::string* reason_p) const;
+    [[nodiscard]] std::uint32_t packets_to(const InterfaceAddress& peer) const;
 
     unsigned poll_receives();
     unsigned work();
@@ -114,7 +117,8 @@ class UdIface : public UdQueuePair {
     std::optional<Node<UdIface>> node_;
     ib::CompletionQueue receive_cq_;
     ib::ReceiveQueue receives_;
-    std::size_t datagram_bytes_ = 0;  // the longest, header included
+    std::size_t datagram_bytes_ = 0;        // the longest, header included
+    ucs::ReserveVector<std::byte> joined_;  // a message that came in several, aligned
     unsigned calls_ = 0;
     bool in_progress_ = false;
     bool has_work_ = false;

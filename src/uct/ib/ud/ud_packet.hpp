@@ -45,7 +45,8 @@ enum class Kind : std::uint8_t { kConnect = 1, kAccept, kData, kAck, kProbe, kCl
 inline constexpr std::uint8_t kWantsAck = 1;      // DATA: an acknowledgement at once, please
 inline constexpr std::uint8_t kHasGap = 2;        // of ack_psn: later packets have arrived
 inline constexpr std::uint8_t kAnswersProbe = 4;  // ACK
-inline constexpr std::uint8_t kFlagsAll = 7;
+inline constexpr std::uint8_t kHasMore = 8;       // DATA: the next one continues its message
+inline constexpr std::uint8_t kFlagsAll = 15;
 
 struct [[gnu::packed]] Header {
     std::uint8_t magic = kMagic;
@@ -83,6 +84,7 @@ struct [[gnu::packed]] ReturnAddress {
 static_assert(sizeof(ReturnAddress) == 44);
 
 inline constexpr std::size_t kHeaderBytes = sizeof(Header);
+inline constexpr std::size_t kJoinedBytesMax = 4096;  // of a message in several packets
 inline constexpr std::size_t kControlBytesMax = sizeof(Header) + sizeof(ReturnAddress);
 
 /// From the order of the machine to that of the wire.

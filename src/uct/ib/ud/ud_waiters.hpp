@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of endpoints that wait for an acknowledgement: flushes, checks, cancels. An endpoint has a
-// list of them, oldest first; the memory is the interface's.
+// Operations of endpoints that wait for an acknowledgement: flushes, checks, cancels. An endpoint
+// has a list of them, oldest first; the memory is the interface's.
 //
 // Threads: owner thread of the worker.
 #pragma once
