@@ -141,7 +141,7 @@ TEST_P(DcClose, endpoints_to_a_stuck_peer_are_destroyed_one_after_another) {
     EXPECT_TRUE(sender.errors.empty());
 }
 
-// What others have behind the stuck requests has not been carried out, or ends while it is waited.
+// Requests of others behind the stuck ones were not carried out, or end while a destroy waits.
 TEST_P(DcClose, endpoints_to_other_peers_live_on_when_a_stuck_one_is_destroyed) {
     EntityOptions roomy = options_of(GetParam());
     roomy.iface_config.emplace_back("DC_RX_DEPTH", "64");

@@ -17,7 +17,7 @@
 namespace tagwire::test {
 namespace {
 
-/// How the loss is noticed.
+/// The first sign of the loss.
 enum class Sign { kEvent, kRefusal, kSilence };
 
 struct Loss {

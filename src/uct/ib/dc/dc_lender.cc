@@ -2,29 +2,12 @@
 #include "uct/ib/dc/dc_lender.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
-#include "ucs/time/clock.hpp"
-#include "uct/completion.hpp"
 #include "uct/ib/dc/dc_flow.hpp"
 
 namespace tagwire::dc {
-
-namespace {
-
-// That a destroy waits for requests of others where its own are stuck.
-constexpr std::uint64_t kOthersNs = 100'000'000;
-
-/// The device reads or writes a buffer of ours; the program's is written when it ends.
-bool is_copied(const ib::SendOp& op) {
-    return op.kind == ib::SendOp::Kind::kUnpack || op.kind == ib::SendOp::Kind::kFetch;
-}
-
-}  // namespace
 
 ChannelLender::ChannelLender(ib::MessageIface& owner, DcFlow& flow, const DcOptions& options)
     : owner_(owner),
@@ -34,8 +17,9 @@ ChannelLender::ChannelLender(ib::MessageIface& owner, DcFlow& flow, const DcOpti
       pool_(owner, options, post_call),
       shared_(owner, pool_),
       // A device may wait four times as long as it was told before it gives a peer up.
-      close_ns_(4 * options.retries.timeout_ns * (options.retries.retry_count + 1) +
-                1'000'000'000) {}
+      close_ns_(std::min<std::uint64_t>(
+          5'000'000'000,
+          4 * options.retries.timeout_ns * (options.retries.retry_count + 1) + 1'000'000'000)) {}
 
 // ---- Turns
 
@@ -216,245 +200,6 @@ int ChannelLender::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_
         }
     }
     return error;
-}
-
-// ---- The ends of endpoints
-
-// Its requests end: in a DCI of its own at once, because that goes to error; otherwise when the
-// device is done with them, since others have requests there. Where that takes for ever, because a
-// peer that is there does not receive, look() makes an end.
-void ChannelLender::stop(ib::MessageEp& any) {
-    auto& ep = static_cast<DcEp&>(any);
-    if (owner_.has_lost_device() || !has_channel(ep) || ep.has_ended())
-        return;
-    if (ep.queue->is_broken) {  // what was posted is being flushed
-        // Before others' requests can be posted again some that wait may have to end.
-        if (ep.queue->is_shared)
-            close_later(ep);
-        return;
-    }
-    auto& channel = static_cast<Channel&>(*ep.queue);
-    if (is_alone(ep)) {
-        ibv_qp_attr attr{};
-        attr.qp_state = IBV_QPS_ERR;
-        const int error = owner_.verbs().modify_qp(channel.qp, &attr, IBV_QP_STATE);
-        if (error != 0)
-            TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
-        if (error == EIO)
-            return owner_.lose_device("the device does not stop a DCI (EIO)");
-        channel.is_broken = true;
-    } else {
-        close_later(ep);
-    }
-    owner_.sends.mark_end(channel, ep);
-}
-
-void ChannelLender::close_later(const DcEp& ep) {
-    closing_.push_back({ep.id, ucs::clock_now_ns() + close_ns_});
-}
-
-bool ChannelLender::is_alone(const DcEp& ep) const {
-    const auto& channel = static_cast<const Channel&>(*ep.queue);
-    return !channel.is_shared && !channel.dci->initiator.has_streams;
-}
-
-// Where other endpoints have requests, those of this endpoint do not end at once. Operations that
-// copy to or from the library's buffers end for the program all the same; their requests go on
-// without them.
-void ChannelLender::end_copied(ib::MessageEp& any) {
-    auto& ep = static_cast<DcEp&>(any);
-    if (!has_channel(ep) || is_alone(ep))
-        return;
-    ucs::ReserveVector<uct_completion_t*> ended;
-    ib::SendOp* previous = nullptr;
-    for (ib::SendOp *op = ep.queue->first, *next = nullptr; op != nullptr; op = next) {
-        next = op->next;
-        if (op->ep == &ep && op->is_flush()) {
-            ep.queue->remove(op, previous);
-            ib::OpEnds::keep_flush(ep, *op);
-            continue;
-        }
-        previous = op;
-        if (op->ep != &ep || !is_copied(*op))
-            continue;
-        ended.push_back(std::exchange(op->comp, nullptr));
-        op->kind = ib::SendOp::Kind::kBuffer;
-    }
-    for (uct_completion_t* comp : ended)
-        if (comp != nullptr)
-            uct::invoke_completion(comp, ep.failure);
-}
-
-bool ChannelLender::uses_memory(const ib::MessageEp& any) const {
-    const auto& ep = static_cast<const DcEp&>(any);
-    if (!has_channel(ep) || ep.has_ended())
-        return false;
-    if (is_alone(ep))
-        return true;
-    for (const ib::SendOp* op = ep.queue->first; op != nullptr; op = op->next)
-        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer && !op->is_flush() &&
-            !is_copied(*op))
-            return true;
-    return false;
-}
-
-// Nobody sends while a destroy waits, so requests of others end, or are stuck like these.
-void ChannelLender::press(ib::MessageEp& any, std::uint64_t waited_ns) {
-    auto& ep = static_cast<DcEp&>(any);
-    Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
-    if (is_alone(ep) || dci.is_breaking)
-        return;
-    if (waited_ns >= kOthersNs || !serves_others(dci))
-        return break_off(dci);
-    for (Channel* channel : dci.channels)
-        if (channel->has_unsignaled() && channel->free > 0)
-            owner_.sends.signal(*channel, *this);
-}
-
-bool ChannelLender::serves_others(const Dci& dci) const {
-    for (const Channel* channel : dci.channels) {
-        if (!channel->is_shared && !channel->is_drained() && channel->owner->failure == UCS_OK)
-            return true;
-        for (std::uint32_t sn = channel->acked + 1; channel->is_shared && sn != channel->posted + 1;
-             ++sn)
-            if (channel->sent->at(sn).ep->failure == UCS_OK)
-                return true;
-    }
-    return false;
-}
-
-// All that is posted there is flushed, and tells by that what was carried out: everything before
-// the first that was flushed. Then the DCI starts anew.
-void ChannelLender::break_off(Dci& dci) {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_ERR;
-    const int error = owner_.verbs().modify_qp(dci.initiator.qp.get(), &attr, IBV_QP_STATE);
-    if (error == EIO)
-        return owner_.lose_device("the device does not stop a DCI (EIO)");
-    if (error != 0) {
-        TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
-        return start_anew(dci);
-    }
-    dci.is_breaking = true;
-    for (Channel* channel : dci.channels) {
-        channel->reserve = Channel::kNoMore;
-        channel->stop_mark = channel->acked;
-        if (!channel->is_drained() && !channel->is_broken)
-            mark_stop(*channel);
-    }
-}
-
-// Requests without a completion that were carried out end silently.
-void ChannelLender::mark_stop(Channel& channel) {
-    ib::MessageEp* ep = channel.is_shared ? channel.sent->at(channel.posted).ep : channel.owner;
-    if (!channel.has_unsignaled() || channel.free == 0 || !owner_.sends.has_last_place())
-        return;
-    if (ep->post_signal() == UCS_OK)
-        channel.stop_mark = channel.posted;
-}
-
-void ChannelLender::end_break(Dci& dci) {
-    pool_.restart(dci);
-    dci.is_breaking = false;
-    for (Channel* channel : dci.channels) {
-        if (dci.initiator.has_streams)
-            dci.reset(*channel);
-        channel->is_broken = channel->is_broken && channel->is_shared;
-        if (!channel->is_broken)
-            channel->reserve = 1;
-    }
-    // By index: callbacks may send, and channels be made for that. One may stop the DCI again.
-    for (std::size_t i = 0; i < dci.channels.size() && !dci.is_breaking; ++i)
-        if (dci.channels[i]->is_broken)
-            shared_.post_again(*dci.channels[i]);
-    use_places(dci);
-}
-
-// Others that have requests there fail, too: what of theirs was carried out nobody can say.
-void ChannelLender::give_up(ib::MessageEp& ep) {
-    start_anew(*static_cast<Channel&>(*static_cast<DcEp&>(ep).queue).dci);
-}
-
-// All endpoints have failed, and there will be no others.
-void ChannelLender::give_up_all() {
-    pool_.close();
-    for (const auto& dci : pool_.dcis())
-        drop_requests(*dci);
-    closing_.clear();
-}
-
-void ChannelLender::look(std::uint64_t now) {
-    if (!std::exchange(is_contended_, false))
-        owner_.sends.set_signal_every(owner_.limits.signal_every);
-    for (std::size_t i = 0; i < closing_.size();) {
-        auto* ep = static_cast<DcEp*>(owner_.eps.find(closing_[i].ep_id));
-        const bool has_ended = ep == nullptr || ep->has_ended();
-        Dci* dci = has_ended ? nullptr : static_cast<Channel&>(*ep->queue).dci;
-        if (!has_ended && now < closing_[i].deadline && (dci->is_breaking || serves_others(*dci))) {
-            ++i;
-            continue;
-        }
-        closing_[i] = closing_.back();
-        closing_.pop_back();
-        if (!has_ended && !dci->is_breaking)
-            break_off(*dci);
-    }
-}
-
-// Whatever is under way there is given up. Nobody can say what of it was carried out, so everyone
-// whose requests they are fails.
-void ChannelLender::start_anew(Dci& dci) {
-    pool_.restart(dci);
-    drop_requests(dci);
-    if (std::exchange(dci.is_breaking, false))
-        for (Channel* channel : dci.channels)
-            channel->reserve = 1;
-    use_places(dci);
-}
-
-void ChannelLender::drop_requests(Dci& dci) {
-    constexpr const char* kStartedAnew =
-        "its DCI was reset, because requests of a closed endpoint did not end";
-    for (Channel* each : dci.channels) {
-        Channel& channel = *each;
-        if (channel.is_drained()) {
-            if (dci.initiator.has_streams)
-                dci.reset(channel);
-            continue;
-        }
-        const std::uint32_t given_up = channel.posted - channel.acked;
-        const std::uint32_t first = channel.acked + 1;
-        channel.id += 1U << ib::kIndexBits;  // completions that are still there find nobody
-        channel.acked = channel.posted;
-        if (dci.initiator.has_streams)
-            dci.reset(channel);
-        else
-            channel.free += given_up;
-        owner_.sends.give_back(given_up);
-        channel.clear_unsignaled();
-        channel.reserve = 1;
-        channel.is_broken = true;  // nothing is posted meanwhile
-        for (std::uint32_t sn = first; pool_.is_shared() && sn != channel.posted + 1; ++sn) {
-            DcEp& ep = *channel.sent->at(sn).ep;
-            --ep.under_way;
-            owner_.fail(ep, UCS_ERR_CONNECTION_RESET, kStartedAnew);
-        }
-        if (!pool_.is_shared())
-            owner_.fail(*channel.owner, UCS_ERR_CONNECTION_RESET, kStartedAnew);
-        channel.is_broken = false;
-        while (ib::SendOp* op = channel.take_any())
-            owner_.op_ends.finish_later(*op, op->ep->failure);
-    }
-    owner_.sends.settle_signals();
-}
-
-void ChannelLender::take_back(DcEp& ep) {
-    if (pool_.is_shared() || !has_channel(ep))
-        return;
-    auto& channel = static_cast<Channel&>(*ep.queue);
-    if (std::exchange(channel.is_broken, false) && !channel.dci->is_breaking)
-        pool_.restart(channel);
-    give_back(channel);
 }
 
 ib::MessageEp* ChannelLender::poster_of(const ib::SendQueue& queue) const {

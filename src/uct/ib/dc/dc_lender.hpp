@@ -71,7 +71,9 @@ class ChannelLender final : public ib::QueueSource {
     /// An endpoint that failed while others may have requests where it has some.
     struct Closing {
         std::uint32_t ep_id;
+        Dci* dci;
         std::uint64_t deadline;  // ns
+        bool is_held = false;    // nobody sends there until it is stopped
     };
 
     static int post_call(ib::SendQueue& queue, ib::MessageEp& ep, ibv_send_wr* first,
@@ -96,8 +98,12 @@ class ChannelLender final : public ib::QueueSource {
     /// Nobody else has requests in its DCI.
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
+    bool must_wait(Closing& closing, std::uint64_t now);
+    void set_reserves(Dci& dci, std::uint32_t places);
     /// Endpoints that have not failed have requests there.
     [[nodiscard]] bool serves_others(const Dci& dci) const;
+    /// Completions come for all that was posted there.
+    void ask_for_ends(Dci& dci);
     void break_off(Dci& dci);
     void mark_stop(Channel& channel);
     void end_break(Dci& dci);
