@@ -219,7 +219,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
     attr.sq_psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask;
     attr.max_rd_atomic =
-        static_cast<std::uint8_t>(std::min<unsigned>(own.limits.reads_max, peer.reads));
+        static_cast<std::uint8_t>(std::min<unsigned>(own.limits.reads_out_max, peer.reads));
     error = own.verbs().modify_qp(qp, &attr,
                                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
