@@ -28,8 +28,9 @@ class Watched {
         for (const ib::VerbsLibrary& library : ib::verbs_libraries())
             if (library.origin == ib::VerbsOrigin::kVirtual)
                 table_ = const_cast<ib::VerbsTable*>(&library.verbs);
-        reg_mr_ = table_->reg_mr;
+        real_ = *table_;
         table_->reg_mr = reg_mr;
+        table_->reg_mr_iova2 = reg_mr_iova2;
         memory_ = static_cast<std::byte*>(::mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE,
                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         const Bytes data = pattern(kMappedBytes, 3);
@@ -37,7 +38,7 @@ class Watched {
     }
     ~Watched() {
         ::munmap(memory_, kMappedBytes);
-        table_->reg_mr = reg_mr_;
+        *table_ = real_;
         self = nullptr;
     }
     Watched(const Watched&) = delete;
@@ -53,21 +54,31 @@ class Watched {
 
   private:
     static ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+        return look(address, length, static_cast<unsigned>(access),
+                    [&] { return self->real_.reg_mr(pd, address, length, access); });
+    }
+    static ibv_mr* reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova,
+                                unsigned access) {
+        return look(address, length, access,
+                    [&] { return self->real_.reg_mr_iova2(pd, address, length, iova, access); });
+    }
+    template <class Register>
+    static ibv_mr* look(void* address, std::size_t length, unsigned access, Register&& make) {
         auto* const at = static_cast<std::byte*>(address);
         const bool is_ours = at < self->memory_ + kMappedBytes && self->memory_ < at + length;
         if (is_ours && self->is_read_only_ && (access & IBV_ACCESS_LOCAL_WRITE) != 0) {
             errno = EFAULT;
             return nullptr;
         }
-        ibv_mr* mr = self->reg_mr_(pd, address, length, access);
+        ibv_mr* mr = make();
         if (is_ours && mr != nullptr)
-            self->granted.push_back(static_cast<unsigned>(access));
+            self->granted.push_back(access);
         return mr;
     }
 
     static inline Watched* self = nullptr;
     ib::VerbsTable* table_ = nullptr;
-    decltype(ib::VerbsTable::reg_mr) reg_mr_ = nullptr;
+    ib::VerbsTable real_{};
     std::byte* memory_ = nullptr;
     bool is_read_only_ = false;
 };
