@@ -132,10 +132,6 @@ TcpIface::~TcpIface() {
             ops.end_receive(*receive);
             tags.destroy(posted);
         }
-        // The last messages of a program that closes without a flush.
-        if (connection->is_ready() && !connection->is_blocked && !connection->tx.empty() &&
-            events.is_ours())
-            static_cast<void>(connection->tx.write(connection->fd.get(), pools, registrations()));
         reader.drop(*connection);
         connection->tx.clear(pools);
     }
@@ -155,6 +151,7 @@ void TcpIface::close() {
         ep->destroy();
     if (eps > 0)
         TW_LOG_WARN("tcp interface closed with %zu endpoints", eps);
+    closing.run();
     delete this;
 }
 

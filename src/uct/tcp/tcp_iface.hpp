@@ -23,6 +23,7 @@
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
+#include "uct/tcp/closing.hpp"
 #include "uct/tcp/connection.hpp"
 #include "uct/tcp/connections.hpp"
 #include "uct/tcp/devices.hpp"
@@ -178,6 +179,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     Listener listener{*this};
     Keepalive keepalive{*this};
     Connections connections{*this};
+    Closing closing{*this};
 };
 
 }  // namespace tagwire::tcp
