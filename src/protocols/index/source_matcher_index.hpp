@@ -76,12 +76,12 @@ static_assert(sizeof(UnexpectedMessage) == 88);
 
 namespace detail {
 
-/** One multiplication of both, so that structured tags and sources spread together. The constants
- * (digits of pi) keep small values away from 0. */
+/** One multiplication of both, so that structured tags and sources spread together, by the key of
+ * tag_hash(). */
 inline std::uint64_t source_tag_hash(SourceTag key) {
     __extension__ using Wide = unsigned __int128;
-    const Wide product =
-        static_cast<Wide>(key.tag ^ 0x243f6a8885a308d3U) * (key.source ^ 0x13198a2e03707345U);
+    const ucs::detail::TagHashKey& secret = ucs::detail::tag_hash_key;
+    const Wide product = static_cast<Wide>(key.tag ^ secret.mask) * (key.source ^ secret.factor);
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
