@@ -76,8 +76,8 @@ bool BothCopy::step(Op& op) {
         if (!chunks.claim(&chunk))
             break;
         const iovec local{op.buffer + chunk.offset, chunk.bytes};
-        const ucs_status_t status =
-            ucs::process_read(link.peer.pid, &local, 1, op.source + chunk.offset, chunk.bytes);
+        const ucs_status_t status = ucs::process_read_proved(link.peer.pid, link.proof, &local, 1,
+                                                             op.source + chunk.offset, chunk.bytes);
         chunks.finish();
         if (status != UCS_OK) {
             leave(op, status);
@@ -94,12 +94,7 @@ bool BothCopy::step(Op& op) {
     }
     if (finished < chunks.count())
         return moved;
-    // The data read counts only if it was the peer's: its pid may have gone to another process by
-    // now.
-    if (!link.is_alive())
-        finish(op, UCS_ERR_CONNECTION_RESET);
-    else
-        finish(op, finished == kLate ? UCS_ERR_CANCELED : op.guard.status());
+    finish(op, finished == kLate ? UCS_ERR_CANCELED : op.guard.status());
     return true;
 }
 
@@ -205,7 +200,7 @@ void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
 BothCopy::Written BothCopy::write_chunk(const Link& link, const SharedChunks& chunks,
                                         const std::byte* from, std::uint64_t to) {
     Chunk chunk{};
-    if (!link.is_alive() || !chunks.claim(&chunk))
+    if (ucs::process_prove(link.peer.pid, link.proof) != UCS_OK || !chunks.claim(&chunk))
         return Written::kNothing;
     const iovec local{const_cast<std::byte*>(from) + chunk.offset, chunk.bytes};
     const bool done =

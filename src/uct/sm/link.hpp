@@ -28,6 +28,7 @@
 
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/process.hpp"
+#include "ucs/sys/process_proof.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/desc_region.hpp"
 #include "uct/sm/arena.hpp"
@@ -178,6 +179,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     std::uint64_t peer_name = 0;  // of its interface
     ucs::PeerCredentials peer{};
     PeerProcess* process = nullptr;
+    ucs::ProcessProof proof;  // tells its memory from that of a program that it has executed
     std::shared_ptr<ArenaMapping> arena;
     Writer<> writer;                            // ours there
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena

@@ -176,8 +176,9 @@ bool RemoteAccess::step_push(Op& op) {
 ucs_status_t RemoteAccess::write_piece(const Op& op, std::span<const iovec> from,
                                        std::size_t bytes) {
     const Link& link = *op.owner;
-    if (!link.is_alive())
-        return UCS_ERR_CONNECTION_RESET;
+    const ucs_status_t proved = ucs::process_prove(link.peer.pid, link.proof);
+    if (proved != UCS_OK)
+        return proved;
     const Writing writing(link.writer);
     if (!op.guard.is_good())
         return UCS_ERR_INVALID_ADDR;
@@ -189,11 +190,8 @@ ucs_status_t RemoteAccess::read_piece(const Op& op, std::span<const iovec> to, s
     if (!op.guard.is_good())
         return UCS_ERR_INVALID_ADDR;
     const ucs_status_t status =
-        ucs::process_read(link.peer.pid, to.data(), to.size(), op.remote, bytes);
-    if (status != UCS_OK)
-        return status;
-    // The data counts only if it was the peer's: its pid may have gone to another process by now.
-    return link.is_alive() ? op.guard.status() : UCS_ERR_CONNECTION_RESET;
+        ucs::process_read_proved(link.peer.pid, link.proof, to.data(), to.size(), op.remote, bytes);
+    return status == UCS_OK ? op.guard.status() : status;
 }
 
 bool RemoteAccess::step(Op& op) {

@@ -37,12 +37,13 @@ SmConnections::SmConnections(SmIface& owner, const SmOptions& options)
 ucs_status_t SmConnections::open() {
     name_ = ucs::random_u64();
     cookie_ = ucs::random_u64();
-    probe_value_ = ucs::random_u64();
     look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
     pool_sizes_ = PoolSizes::of_machine(options_.pool_bytes);  // reads the topology, while it may
     const int node = ucs::current_node();
     numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
-    ucs_status_t status = events_.open();
+    ucs_status_t status = proof_.open();
+    if (status == UCS_OK)
+        status = events_.open();
     if (status != UCS_OK)
         return status;
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -404,8 +405,8 @@ ucs_status_t SmConnections::send_hello(Link& link, std::uint64_t cookie) {
     hello.arena_id = iface_.sm_md().arena().mapping().id();
     hello.arena_bytes = iface_.sm_md().arena().mapping().bytes();
     hello.bell_bytes = iface_.rings.bell_bytes();
-    hello.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
-    hello.probe_value = probe_value_;
+    hello.probe_address = proof_.get().address;
+    hello.probe_value = proof_.get().value;
     hello.bell_bit = link.index % kBellBits;
     if (link.peer_writer == kSharedWriter)  // it may be sent again
         link.peer_writer = iface_.sm_md().writers().give(link.peer.pid);
@@ -477,11 +478,8 @@ void SmConnections::choose_copy_path(Link& link, const Hello& hello) const {
         link.copy_reason = "the peer's pid namespace cannot be seen from here";
         return;
     }
-    std::uint64_t value = 0;
-    const iovec local{&value, sizeof value};
-    const ucs_status_t status =
-        ucs::process_read(link.peer.pid, &local, 1, hello.probe_address, sizeof value);
-    if (status == UCS_OK && value == hello.probe_value) {
+    link.proof = {hello.probe_address, hello.probe_value};
+    if (ucs::process_prove(link.peer.pid, link.proof) == UCS_OK) {
         link.copy_path = CopyPath::kProcessVm;
         link.copy_reason = "process_vm_readv is permitted";
         return;

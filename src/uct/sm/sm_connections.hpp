@@ -112,7 +112,7 @@ class SmConnections {
     std::uint64_t network_namespace_ = 0;
     std::uint64_t name_ = 0;
     std::uint64_t cookie_ = 0;
-    std::uint64_t probe_value_ = 0;
+    ucs::OwnProof proof_;
     std::uint8_t numa_node_ = 0xff;
 };
 
