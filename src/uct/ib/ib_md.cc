@@ -21,8 +21,6 @@ namespace tagwire::ib {
 
 namespace {
 
-constexpr unsigned kRemoteAccess =
-    UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned kWriteAccess =
     UCT_MD_MEM_ACCESS_LOCAL_WRITE | UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
@@ -31,15 +29,15 @@ constexpr double kRegisterSeconds = 10e-6;
 constexpr double kRegisterSecondsPerByte = 0.06e-9;
 
 int verbs_access_of(unsigned flags, bool has_atomics) {
-    if ((flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0)
-        return IBV_ACCESS_REMOTE_READ;  // so that read-only memory can be sent
-    const unsigned remote = (flags & kRemoteAccess) != 0 ? flags : kRemoteAccess;
-    int access = IBV_ACCESS_LOCAL_WRITE;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0)
+    // Without the right to write, read-only memory can be sent.
+    const bool is_source =
+        (flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0;
+    int access = is_source ? 0 : IBV_ACCESS_LOCAL_WRITE;
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0)
         access |= IBV_ACCESS_REMOTE_WRITE;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0)
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0)
         access |= IBV_ACCESS_REMOTE_READ;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0 && has_atomics)
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0 && has_atomics)
         access |= IBV_ACCESS_REMOTE_ATOMIC;
     return access;
 }
