@@ -153,6 +153,11 @@ void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
     put_plan_ = StripePlan(members, Protocol::kRndvPut, rules_of(options));
 }
 
+bool Rail::is_on_route(std::span<const std::byte> device) const {
+    return tagwire_uct_iface_is_on_route(
+               iface_, reinterpret_cast<const uct_device_addr_t*>(device.data())) != 0;
+}
+
 bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
                    std::string* reason) const {
     if (device.size() != device_address_.size() || iface.size() != iface_address_.size()) {

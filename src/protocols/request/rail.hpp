@@ -108,6 +108,9 @@ class alignas(64) Rail {
     bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
                  std::string* reason = nullptr) const;
 
+    /// Routes of the system lead from it to that device, which it reaches.
+    bool is_on_route(std::span<const std::byte> device) const;
+
     const bool is_auxiliary;          ///< for first contact only
     std::size_t short_max = 0;        ///< bytes of uct_ep_am_short_iov(); 0: it has none
     std::size_t bcopy_max = 0;        ///< bytes of uct_ep_am_bcopy()

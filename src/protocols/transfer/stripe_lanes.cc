@@ -209,9 +209,10 @@ void Stripes::lose(StripeLane& lane) {
 void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
     if (lane.has_failed)
         return;
-    TW_LOG_WARN("endpoint to worker %016lx: %s on %s no longer carries parts of messages: %s",
-                ep_.worker_id, lane.rail.transport(), lane.rail.device(),
-                ucs_status_string(status));
+    if (lane.is_usable())
+        TW_LOG_WARN("endpoint to worker %016lx: %s on %s no longer carries parts of messages: %s",
+                    ep_.worker_id, lane.rail.transport(), lane.rail.device(),
+                    ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.
     ep_.control(Down{.rail = lane.connection.peer_rail(), .sender_rail = lane.rail.index()});
     lose(lane);

@@ -54,6 +54,12 @@ TAGWIRE_API int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface,
                                                       const uct_iface_addr_t* iface_addr,
                                                       char* reason, size_t max);
 
+/// 1: the system's routes lead from the interface to the device of that address (`dev_addr`, which
+/// uct_iface_is_reachable() has accepted). 0: they lead there over another network interface, so
+/// one of that had better connect; connections from this one may still arrive. Transports that the
+/// system does not route answer 1.
+TAGWIRE_API int tagwire_uct_iface_is_on_route(uct_iface_h iface, const uct_device_addr_t* dev_addr);
+
 /// One counter of an object. The texts are constants of the library.
 typedef struct tagwire_uct_counter {
     const char* name;  ///< "tx_am_short"

@@ -35,6 +35,7 @@ class Connection : public ucs::FromReserve {
     State state = State::kConnecting;
     bool was_opened_by_us = false;
     bool is_known = false;  // the table leads to it
+    bool is_slow = false;   // logged: the peer's host does not take it
     bool is_hot = false;
     bool is_working = false;  // in the list of those that get a turn in progress
     bool is_blocked = false;  // the kernel is full; EPOLLOUT tells

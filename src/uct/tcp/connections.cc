@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "ucs/log/log.hpp"
@@ -21,6 +22,7 @@ constexpr std::uint8_t kHangUpsMax = 100;
 /// A peer that replied "crossed" may have lost its own connection, and not know it yet: it is asked
 /// again, so often within TAGWIRE_TCP_CONNECT_TIMEOUT.
 constexpr std::uint8_t kCrossingsMax = 8;
+constexpr std::uint64_t kSlowNs = 1'000'000'000;
 
 /// The kernel tells of a reply when so many bytes of it are there.
 void wait_for_bytes(int fd, std::size_t bytes) {
@@ -123,7 +125,7 @@ ucs_status_t Connections::open_socket(Connection& connection) {
 
 void Connections::set_deadline(Connection& connection, std::uint64_t after_ns) {
     connection.deadline = ucs::clock_now_ns() + after_ns;
-    iface_.note_deadline(connection.deadline);
+    iface_.note_deadline(connection.deadline - after_ns + std::min(after_ns, kSlowNs));
 }
 
 // ---- The opener's side
@@ -235,6 +237,7 @@ void Connections::expire(std::uint64_t now_ns) {
             continue;
         if (now_ns < connection->deadline) {
             iface_.note_deadline(connection->deadline);
+            tell_if_slow(*connection, now_ns);
             continue;
         }
         if (connection->state == State::kWaiting && ++connection->crossings < kCrossingsMax)
@@ -242,6 +245,26 @@ void Connections::expire(std::uint64_t now_ns) {
         else
             fail_expired(*connection);
     }
+}
+
+/// Where packets vanish nothing else tells for long what is waited for.
+void Connections::tell_if_slow(Connection& connection, std::uint64_t now_ns) {
+    const std::uint64_t at = connection.deadline - iface_.options().connect_timeout_ns + kSlowNs;
+    // A ping asks whether there is anybody, so nothing waits for its answer.
+    const bool has_messages = connection.tx.copied_bytes() > frame_bytes<NoBody>(0);
+    if (connection.state != State::kConnecting || connection.is_slow || connection.eps == nullptr ||
+        !has_messages)
+        return;
+    if (now_ns < at)
+        return iface_.note_deadline(at);
+    connection.is_slow = true;
+    if (slow_.happens())
+        TW_LOG_WARN(
+            "tcp: %s port %u has not taken a connection from %s for 1 s (%lu such peers until "
+            "now): a firewall drops packets to it, or it belongs to a network that this host does "
+            "not reach; there TAGWIRE_TCP_DEVICES leaves it out of workers' addresses",
+            text_of(connection.address).c_str(), connection.port,
+            text_of(iface_.device().address).c_str(), slow_.count());
 }
 
 void Connections::fail_expired(Connection& connection) {

@@ -64,6 +64,7 @@ class Connections {
     void read_reply(Connection& connection);
     void hung_up(Connection& connection, int error);
     void fail_expired(Connection& connection);
+    void tell_if_slow(Connection& connection, std::uint64_t now_ns);
     void set_deadline(Connection& connection, std::uint64_t after_ns);
     void wait_for_peer(Connection& connection);
     void open_again(Connection& connection);
@@ -76,6 +77,7 @@ class Connections {
     ucs::ReserveHashMap<std::uint64_t, Connection*> known_;
     std::unique_ptr<Connection> cancelled_;
     ucs::Rarely refusals_;  // of strangers
+    ucs::Rarely slow_;
 };
 
 }  // namespace tagwire::tcp

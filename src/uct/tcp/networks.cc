@@ -3,6 +3,7 @@
 
 #include <linux/if_addr.h>
 #include <net/route.h>
+#include <sys/socket.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,8 @@
 #include <sstream>
 #include <string_view>
 #include <vector>
+
+#include "ucs/sys/fd.hpp"
 
 namespace tagwire::tcp {
 
@@ -65,6 +68,21 @@ Lasting lasting_of(unsigned long flags) {
 }
 
 }  // namespace
+
+std::optional<IpAddress> source_towards(const IpAddress& peer) {
+    constexpr std::uint16_t kDiscard = 9;  // any port
+    const ucs::UniqueFd fd(
+        ::socket(peer.is_inet6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    socklen_t bytes = 0;
+    sockaddr_storage address = sockaddr_of(peer, kDiscard, &bytes);
+    auto* name = reinterpret_cast<sockaddr*>(&address);
+    if (!fd || ::connect(fd.get(), name, bytes) != 0)
+        return std::nullopt;
+    bytes = sizeof address;
+    if (::getsockname(fd.get(), name, &bytes) != 0)
+        return std::nullopt;
+    return ip_of(address);
+}
 
 Networks Networks::read() {
     Networks networks;

@@ -7,13 +7,20 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+
+#include "uct/tcp/address.hpp"
 
 namespace tagwire::tcp {
 
 /// For how long an IPv6 address can be known by, the best first.
 enum class Lasting { kStable, kTemporary, kDeprecated, kUnusable };
+
+/// The address of this host that the system would send from to that one; no packet is sent.
+/// Nothing: no route leads there.
+std::optional<IpAddress> source_towards(const IpAddress& peer);
 
 class Networks {
   public:

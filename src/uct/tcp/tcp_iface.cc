@@ -12,6 +12,7 @@
 #include "ucs/log/log.hpp"
 #include "uct/ops.hpp"
 #include "uct/tcp/congestion.hpp"
+#include "uct/tcp/networks.hpp"
 #include "uct/tcp/tcp_ep.hpp"
 
 namespace tagwire::tcp {
@@ -270,6 +271,16 @@ bool TcpIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr
             return say("the interface address has no port");
     }
     return true;
+}
+
+bool TcpIface::is_on_route(const uct_device_addr_t* dev_addr) {
+    const auto device = parse_device_address(dev_addr);
+    if (!device)
+        return false;
+    IpAddress to = ip_of(*device);
+    to.scope = device_.address.scope;
+    const auto source = source_towards(to);
+    return source && source->bytes == device_.address.bytes;
 }
 
 // ---- Flush, fence

@@ -88,6 +88,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     // ---- for tagwire's own queries ----
     bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                    std::string* reason) override;
+    bool is_on_route(const uct_device_addr_t* dev_addr) override;
     ucs::CounterSet counters() const override { return counters_.set(kTcpCounterInfos); }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
