@@ -52,6 +52,14 @@ bool may_want(const TransportList& wanted, uct_component_h component, std::strin
     });
 }
 
+/// Whether transports of this component may be wanted. Looking for devices of any other one loads
+/// libraries, and takes their locks.
+bool may_want_any(const TransportList& wanted, uct_component_h component) {
+    return std::ranges::any_of(wanted.names(), [component](const TransportName& name) {
+        return !name.is_exception && names_transport_of(component, name);
+    });
+}
+
 /// False: logged.
 bool can_copy(const char* option, int setting) {
     if (Options::is_auto(setting) || ucs::has_copy_kind(Options::copy_kind(setting)))
@@ -217,6 +225,8 @@ std::string Context::problem_with(const TransportList& wanted) const {
 
 // Domains without a wanted transport are closed again. Failures to open one are already logged.
 void Context::open_component(uct_component_h component, const TransportList& wanted) {
+    if (!may_want_any(wanted, component))
+        return;
     uct_component_attr_t attr{};
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
     if (uct_component_query(component, &attr) != UCS_OK)
