@@ -150,7 +150,7 @@ TAGWIRE_API tw_status_t tw_reject(tw_conn_request_h request, const void* private
 /// gone, or does not speak this protocol. TW_ERR_UNSUPPORTED: it speaks another version of it.
 /// TW_ERR_ALREADY_EXISTS: the program has an endpoint to that worker (tw_ep_find()) or is closing
 /// it; or the peer's program has one to this worker that is in use, or was not closed here.
-/// TW_ERR_NO_MEMORY. The log says more.
+/// TW_ERR_IO_ERROR: the system has no more descriptors. TW_ERR_NO_MEMORY. The log says more.
 typedef void (*tw_connected_cb_t)(void* arg, tw_ep_h ep, tw_status_t status,
                                   const void* private_data, size_t private_length);
 

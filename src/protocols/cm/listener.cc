@@ -24,6 +24,8 @@ constexpr unsigned kRequestsMax = 64;
 // A peer that has closed its endpoint tells so by another way than it connects anew by.
 constexpr std::uint64_t kHeldNs = 200'000'000;
 constexpr std::uint64_t kHeldLookNs = 1'000'000;
+/// Others may have given descriptors back by then.
+constexpr std::uint64_t kShortageNs = 100'000'000;
 
 ucs_status_t listen_status(int error) {
     if (error == EADDRINUSE)
@@ -48,9 +50,9 @@ ucs_status_t Listener::create(ConnectionManager& cm, const char* where,
                               const ucs::AddressList& list, const tw_listen_params_t& params,
                               Listener** listener_p) {
     int error = 0;
-    ucs::UniqueFd fd;
+    ucs::PrivateFd fd;
     for (const addrinfo* at = list.get(); at != nullptr && !fd; at = at->ai_next) {
-        fd = ucs::make_tcp_socket(*at);
+        fd.reset(ucs::make_tcp_socket(*at).release());
         // "[::]" is all of IPv6; "0.0.0.0" can be at the same port beside it.
         const int on = 1;
         if (fd && at->ai_family == AF_INET6)
@@ -75,7 +77,7 @@ ucs_status_t Listener::create(ConnectionManager& cm, const char* where,
     return UCS_OK;
 }
 
-Listener::Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::UniqueFd fd)
+Listener::Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::PrivateFd fd)
     : Watched(owner), params_(params), fd_(std::move(fd)) {}
 
 Listener::~Listener() {
@@ -98,7 +100,7 @@ void Listener::end() {
 void Listener::on_ready() {
     const std::size_t most = params_.requests_max == 0 ? kRequestsMax : params_.requests_max;
     while (requests_.size() < most) {
-        ucs::UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        ucs::PrivateFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd && is_shortage(errno)) {
             const char* const why = std::strerror(errno);
             TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(why),
@@ -114,8 +116,9 @@ void Listener::on_ready() {
         cm.add(std::move(request));
     }
     pause(true);
-    if (requests_.empty())
-        cm.set_deadline(*this, ucs::clock_now_ns() + timeout_of(params_));
+    // Else the end of a request makes room.
+    if (requests_.size() < most)
+        cm.set_deadline(*this, ucs::clock_now_ns() + kShortageNs);
 }
 
 void Listener::pause(bool is_paused) {
@@ -130,7 +133,7 @@ void Listener::request_ended(const ConnRequest& gone) {
 
 // ---- ConnRequest
 
-ConnRequest::ConnRequest(ConnectionManager& owner, Listener& of, ucs::UniqueFd fd)
+ConnRequest::ConnRequest(ConnectionManager& owner, Listener& of, ucs::PrivateFd fd)
     : Watched(owner), listener_(&of), fd_(std::move(fd)), peer_(ucs::peer_text(fd_.get())) {}
 
 ConnRequest::~ConnRequest() {
