@@ -88,6 +88,7 @@ typedef struct tw_mem_params {
 /// `params` may be NULL. Any thread.
 ///
 /// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
+/// \retval TW_ERR_INVALID_ADDR  A part of it is not mapped in this process, or cannot be accessed.
 /// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
 /// \retval TW_ERR_INVALID_ADDR  Memory is not there, or is read-only and peers would write to it.
 /// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.

@@ -9,6 +9,7 @@
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/mapped.hpp"
 
 namespace tagwire::proto {
 
@@ -40,6 +41,14 @@ unsigned domain_rights(std::uint32_t access) {
 
 ucs_status_t Memory::make(Context& context, void* address, std::size_t length, std::uint32_t access,
                           std::unique_ptr<Memory>* memory_p) {
+    // Domains differ: some find it when they register, some when a peer writes, some never.
+    if (address != nullptr && !ucs::is_mapped(address, length)) {
+        TW_LOG_ERROR(
+            "tw_mem_map: not all of the %zu bytes at %p are mapped in this process; expected "
+            "memory that stays mapped until tw_mem_unmap()",
+            length, address);
+        return UCS_ERR_INVALID_ADDR;
+    }
     std::unique_ptr<Memory> memory(new Memory(context, address, length, access));
     ++context.users;
     ucs_status_t status = address == nullptr ? memory->allocate() : UCS_OK;
