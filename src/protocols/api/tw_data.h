@@ -23,7 +23,8 @@
 ///   has paused this sender because its memory for unexpected messages is used up.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
 ///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, the
-///   buffer is not inside `op->mem`, or `op->cq` is of another context; the log says which.
+///   buffer is not inside `op->mem`, `op->cq` is of another context or set without TW_OP_CQ, or
+///   nobody would hear of a receive with TW_OP_CQ; the log says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
 /// \par Lifetime

@@ -102,7 +102,8 @@ enum tw_op_flag {
     TW_OP_BUFFERED = 1 << 13,
     /// (all) tw_op_t.cq takes the place of the worker's completion queue for this operation: with
     /// TW_OP_COMPLETION its completion goes there, and its failure if nobody asked for its
-    /// completion. Not with a callback.
+    /// completion. Not with a callback. A receive needs TW_OP_COMPLETION, a handle or a counter as
+    /// well. Without this flag tw_op_t.cq is NULL.
     TW_OP_CQ = 1 << 14,
     /// (all) tw_op_t.counter counts the operation when it has ended, however its end is reported:
     /// behind the callback, or when the completion is in its queue.

@@ -23,7 +23,7 @@ const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
     if ((op.flags & TW_OP_COUNTER) != 0 && op.counter == nullptr)
         return "TW_OP_COUNTER needs op->counter";
     if ((op.flags & TW_OP_CQ) == 0)
-        return nullptr;
+        return op.cq == nullptr ? nullptr : "op->cq needs TW_OP_CQ";
     if (op.cq == nullptr)
         return "TW_OP_CQ needs op->cq";
     if (op.complete != nullptr)

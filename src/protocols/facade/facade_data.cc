@@ -149,6 +149,10 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
         wrong = "TW_OP_MULTI_RECV needs one buffer, not a list";
     else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
         wrong = "TW_OP_MULTI_RECV needs op->complete or TW_OP_COMPLETION";
+    else if ((op.flags & TW_OP_CQ) != 0 && (op.flags & (TW_OP_COMPLETION | TW_OP_COUNTER)) == 0 &&
+             wanted.request_p == nullptr && !peeks && !claims)
+        wrong =
+            "TW_OP_CQ without TW_OP_COMPLETION, handle or counter: nobody would hear of the end";
     if (wrong == nullptr)
         return TW_OK;
     TW_LOG_ERROR("%s: %s", call, wrong);

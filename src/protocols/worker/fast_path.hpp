@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kPlainReceiveFlags =
 
 inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
     return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
-                             op->request == nullptr && op->done == nullptr);
+                             op->request == nullptr && op->done == nullptr && op->cq == nullptr);
 }
 
 /// Plain but for an immediate, which it has.
@@ -43,7 +43,9 @@ inline std::uintptr_t bits_of(const void* pointer) {
 
 /// 0: it asks for nothing more than a plain receive, but perhaps for a source.
 inline std::uintptr_t unusual_bits(const tw_op_t& op) {
-    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request);
+    // A callback is told, whatever else is set: that is the usual case, and reads no more of `op`.
+    const std::uintptr_t queue = op.complete == nullptr ? bits_of(op.cq) : 0;
+    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request) | queue;
 }
 
 inline bool is_plain_receive(const tw_op_t& op) {
