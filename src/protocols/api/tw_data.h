@@ -61,7 +61,8 @@ extern "C" {
 /// the call returns. fi_tsend(3), fi_tinject(3) and fi_tsenddata(3) are this call with flags.
 ///
 /// \retval TW_OK  Sent: the buffer may be reused, and the completion level asked for by flags is
-///     reached.
+///     reached. **Without such a flag the message need not have left this process: one that waits
+///     for room leaves by progress, or by tw_ep_flush().**
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK, TW_ERR_CANCELED
 ///     (tw_request_cancel(), or the endpoint was closed by force), or the endpoint's failure.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.

@@ -2,6 +2,7 @@
 // A rail: one open interface of a worker.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <algorithm>
@@ -92,6 +93,8 @@ class alignas(64) Rail {
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Each message costs system calls, and the processors of both sides move its data.
     bool goes_through_kernel() const { return proto::goes_through_kernel(attr_); }
+    /// Sends leave with a later progress, unless they are told to (Endpoint::write_out()).
+    bool gathers() const { return (attr_.cap.flags & TAGWIRE_UCT_IFACE_FLAG_GATHERS) != 0; }
     /// It leads to processes of this host only, through the kernel.
     bool is_loopback() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SELF; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the

@@ -132,6 +132,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
+    ep_.write_out(call.op);
     return requests.answer(*request, call.op, call.request_p);
 }
 

@@ -64,11 +64,14 @@ tw_status_t Endpoint::send(const Outgoing& message) {
     if (is_paused_ && !is_urgent(message.op))
         return TW_ERR_NO_RESOURCE;
     note_sending();
-    if (eager_.try_send_at_once(message))
+    if (eager_.try_send_at_once(message)) {
+        write_out(message.op);
         return TW_OK;
+    }
     Request* request = queue_.begin(message);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
+    write_out(message.op);
     return worker.requests().answer(*request, message.op, message.request_p);
 }
 
@@ -99,16 +102,24 @@ void Endpoint::update_direct() {
                            rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
                            queue_.is_empty() && !eager_is_paused_ && !is_paused_ && !is_closing &&
                            !closing_.has_asked();
-    const std::size_t end = is_direct ? short_data_max_ + 1 : 0;
+    is_direct_ = is_direct;
+    // The fast path leaves the rest to the lane, which may gather.
+    const std::size_t end = is_direct && !rail_->gathers() ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
     unlocked_end_ = end;
-    const bool is_free = has_sent_ && state_ == EpState::kReady && queue_.is_empty() &&
-                         !is_closing && !closing_.has_asked() && rail_->can_get() &&
-                         rail_->can_put();
+    const bool is_free = has_sent_ && state_ == EpState::kReady && !rail_->gathers() &&
+                         queue_.is_empty() && !is_closing && !closing_.has_asked() &&
+                         rail_->can_get() && rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
+}
+
+void Endpoint::write_out(const tw_op_t* op) {
+    const bool has_more = op != nullptr && (op->flags & TW_OP_MORE) != 0;
+    if (state_ == EpState::kReady && rail_->gathers() && !has_more && !worker.is_in_progress_here())
+        uct_ep_flush(lane_, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
 }
 
 void Endpoint::opened() {

@@ -133,6 +133,12 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
         const std::size_t end = direct_end_.load(std::memory_order_relaxed);
         return end > sizeof(std::uint64_t) && length < end - sizeof(std::uint64_t);
     }
+    /// An eager message may go at once: none waits, and the peer wants it.
+    bool may_send_eager() const { return is_direct_; }
+    /// A call of the program, of these flags, has sent: that leaves now, for the program may not
+    /// come back for long, or ever. More calls follow at once with TW_OP_MORE, and behind a
+    /// callback what its lane has to do in progress.
+    void write_out(const tw_op_t* op);
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
@@ -278,6 +284,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_paused_ = false;        // ... nothing
     bool has_sent_ = false;         // the program, since it has the endpoint
     bool lacks_keys_ = false;       // owners are asked for keys in progress
+    bool is_direct_ = false;        // what direct_end_ depends on but for the lane
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};

@@ -24,6 +24,12 @@ BEGIN_C_DECLS
 enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 #define TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE UCS_BIT(63)
 
+/// Flag of uct_ep_flush(), alone: gives the network what was sent and has been gathered here, as
+/// far as it takes it, and waits for nothing: UCS_OK. Interfaces with
+/// TAGWIRE_UCT_IFACE_FLAG_GATHERS in cap.flags gather sends until the next progress or flush.
+#define TAGWIRE_UCT_FLUSH_FLAG_WRITE UCS_BIT(25)
+#define TAGWIRE_UCT_IFACE_FLAG_GATHERS UCS_BIT(61)
+
 /// In cap.flags: puts and gets move data when the peer's interface progresses, as messages do.
 #define TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS UCS_BIT(62)
 
