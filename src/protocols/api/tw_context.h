@@ -221,8 +221,10 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// Closes its endpoints by force and releases everything, handles of requests included. Requests in
 /// the program's own memory are the program's again; no callback runs. Peers with whom nothing is
 /// under way learn that it has closed in order (TW_ERR_NOT_CONNECTED); for the others it has died
-/// (TW_ERR_CONNECTION_RESET). Completions in a queue of tw_cq_create() stay there, except those
-/// beyond its capacity. NULL is ignored.
+/// (TW_ERR_CONNECTION_RESET). A peer that has taken no messages until there was no room for another
+/// one is given up to 100 ms; if it takes none then it learns of the end from its transport
+/// (over dc TW_ERR_ENDPOINT_TIMEOUT). Completions in a queue of tw_cq_create() stay there, except
+/// those beyond its capacity. NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// Properties and limits of a worker. The program sets struct_bytes.

@@ -242,6 +242,14 @@ void Endpoint::begin_anew() {
     connector_.begin_anew();
 }
 
+void Endpoint::stop_sending() {
+    if (lane_ == nullptr)
+        return;
+    uct_ep_pending_purge(
+        lane_, [](uct_pending_req_t*, void*) {}, nullptr);
+    queue_.disarm();
+}
+
 void Endpoint::disconnect() {
     if (stripes_ != nullptr)
         stripes_->disconnect();

@@ -186,6 +186,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void ask_for_keys();
     /// The program has closed it, and hears of it no more; its keys are of no endpoint.
     void forget_program();
+    /// Messages that wait for the lane are not sent.
+    void stop_sending();
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
     /// Operations that wait to be sent go over a new connection.

@@ -225,10 +225,8 @@ Worker::~Worker() {
     }
     if (device_tags_ != nullptr)
         device_tags_->close();
-    endpoints_.for_each([](Endpoint& ep) {
-        ep.closing().say_reset(true);
-        ep.fail(UCS_ERR_CANCELED);
-    });
+    say_farewell();
+    endpoints_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
     while (Request* request = draining_.front())
         drained(*request, UCS_ERR_CANCELED);
     matches_.clear();
@@ -237,6 +235,30 @@ Worker::~Worker() {
     rails_.clear();
     uct_worker_destroy(uct_);
     ucs_async_context_destroy(async_);
+}
+
+/// A lane that is full has room again when the peer takes what is in it; for a peer that takes
+/// nothing nobody waits long. Messages that come meanwhile are dropped.
+void Worker::say_farewell() {
+    constexpr std::uint64_t kFarewellNs = 100'000'000;
+    ucs::ReserveVector<Endpoint*> left;
+    endpoints_.for_each([&](Endpoint& ep) {
+        if (!ep.closing().say_reset(true))
+            left.push_back(&ep);
+    });
+    if (left.empty())
+        return;
+    for (const auto& rail : rails_)
+        drop_messages(*rail);
+    const std::uint64_t deadline = ucs::clock_now_ns() + kFarewellNs;
+    do {
+        for (const auto& rail : rails_)
+            uct_iface_progress(rail->iface());
+        std::erase_if(left, [](Endpoint* ep) {
+            ep->stop_sending();  // what waits is lost, and must not take the room
+            return ep->closing().say_reset(true);
+        });
+    } while (!left.empty() && ucs::clock_now_ns() < deadline);
 }
 
 unsigned Worker::refuse_progress() {

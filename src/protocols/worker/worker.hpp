@@ -86,6 +86,7 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open();
     ucs_status_t open_device_tags();
     ucs_status_t open_rails();
+    void say_farewell();
     bool are_atomics_by_device() const;
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();

@@ -363,4 +363,12 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
     set(AmId::kWireup, handle<on_wireup>);
 }
 
+void drop_messages(const Rail& rail) {
+    const auto drop = [](void*, void*, std::size_t, unsigned) { return UCS_OK; };
+    for (std::uint8_t number = 0; number <= static_cast<std::uint8_t>(kAmIdLast); ++number) {
+        tagwire_uct_iface_set_am_head_handler(rail.iface(), number, nullptr, nullptr);
+        uct_iface_set_am_handler(rail.iface(), number, drop, nullptr, 0);
+    }
+}
+
 }  // namespace tagwire::proto
