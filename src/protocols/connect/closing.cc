@@ -16,6 +16,7 @@ void Closing::open(void* user_data) {
     ep_.is_open = true;
     ep_.user_data = user_data;
     ep_.opened();
+    ep_.worker.peers().asked(ep_);
     told_left_ = false;
     tell_left();
     if (std::exchange(has_said_bye_, false) && !has_asked_)

@@ -18,6 +18,7 @@ struct Options {
     std::uint64_t tx_contexts;
     std::uint64_t unexpected_bytes;
     std::uint64_t envelopes_max;
+    std::uint64_t unasked_peers_max;
     std::uint64_t multi_recv_min;
     std::uint64_t buffered_limit;
     std::uint64_t buffered_min;

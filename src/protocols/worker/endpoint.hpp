@@ -229,6 +229,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_retired = false;     // among those that PeerTable asks whether they can go
     bool is_up = false;          // the connection was told of, and its end was not
     bool has_notice = false;     // the program is to be told of its failure
+    bool is_unasked = false;     // made by its peer; the program has never had it
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
     std::uint64_t last_end = 0;  // the program was told of all its ends when it was told so many
     void* user_data = nullptr;

@@ -49,6 +49,46 @@ TEST_F(MsgPeers, an_endpoint_to_oneself_that_was_closed_while_it_greeted_can_be_
     }
 }
 
+class MsgUnasked : private Settings, public MsgPeers {
+  protected:
+    static constexpr std::size_t kMost = 4;
+    MsgUnasked() : Settings({{"TAGWIRE_UNASKED_PEERS_MAX", std::to_string(kMost)}}) {}
+};
+
+TEST_F(MsgUnasked, more_peers_than_may_come_unasked_are_sent_away) {
+    constexpr std::size_t kCome = 3 * kMost;
+    Node& server = node(0);
+    for (std::size_t i = 1; i <= kCome; ++i)
+        ASSERT_GE(tw_tag_send(node(i).to(server), "x", 1, 1, nullptr, nullptr), TW_OK);
+    std::size_t refused = 0;
+    run_until([&] {
+        refused = 0;
+        for (std::size_t i = 1; i <= kCome; ++i)
+            refused += node(i).failures.empty() ? 0 : 1;
+        return refused == kCome - kMost && endpoints(server) == kMost;
+    });
+    for (std::size_t i = 1; i <= kCome; ++i) {
+        if (!node(i).failures.empty()) {
+            EXPECT_EQ(node(i).failures[0].second, TW_ERR_CONNECTION_RESET);
+        }
+    }
+    // The program may ask for any number, and then has room for another one that it has not.
+    Node& late = node(kCome + 1);
+    greet(server, late);
+    for (std::size_t i = 1; i <= kCome; ++i) {
+        if (node(i).failures.empty()) {
+            tw_ep_h ep = nullptr;
+            ASSERT_EQ(tw_ep_create_to(server.worker(), node(i).id(), nullptr, &ep), TW_OK);
+            break;
+        }
+    }
+    greet(node(kCome + 2), server);
+    run_some();
+    EXPECT_TRUE(late.failures.empty());
+    EXPECT_TRUE(node(kCome + 2).failures.empty());
+    EXPECT_TRUE(server.failures.empty());
+}
+
 // A short message ends its receive at once, a long one takes steps. With one buffer or several.
 TEST_F(MsgPeers, a_directed_receive_outlives_the_endpoint_that_it_was_posted_with) {
     for (const auto& [length, buffers] :
