@@ -148,9 +148,9 @@ bool KeyService::is_counted(const RemoteKey& remote, Access access) {
 
 void KeyService::notify(const Peer& peer, std::span<const std::uint64_t> keys,
                         NoticeLetter notice) {
-    if (peer.is_closing)
-        return;
     for (const std::uint64_t key : keys) {
+        if (peer.is_closing)
+            return;
         notice.key = key;
         owner_.outbox.send(peer.worker_id, kNotice, notice);
         notice.has_data = 0;

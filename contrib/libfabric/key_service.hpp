@@ -49,6 +49,11 @@ class KeyService {
     bool is_revoking(std::uint64_t key) const { return revoked_.contains(key); }
     /// A peer is left or has failed. Its notices still count: its own connection may live on.
     void drop(std::uint64_t worker_id);
+    /// ... which it does not.
+    void forget(std::uint64_t worker_id) {
+        drop(worker_id);
+        informed_.erase(worker_id);
+    }
 
     // ---- Notices (FI_RMA_EVENT)
 
@@ -77,7 +82,7 @@ class KeyService {
     using Peers = std::unordered_map<std::uint64_t, std::vector<std::uint64_t>>;
     Peers told_;
     Peers revoked_;
-    /// Peers that have ever been given a key: only they may send notices.
+    /// Connected peers that have ever been given a key: only they may send notices.
     std::unordered_set<std::uint64_t> informed_;
 };
 
