@@ -126,7 +126,10 @@ int Cntr::add_endpoint(Ep& ep) {
     if (std::ranges::find(eps_, &ep) != eps_.end())
         return 0;
     eps_.push_back(&ep);
-    return watch(ep);
+    const int error = watch(ep);
+    if (error != 0)
+        eps_.pop_back();
+    return error;
 }
 
 void Cntr::remove_endpoint(Ep& ep) {

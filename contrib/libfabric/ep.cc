@@ -133,7 +133,9 @@ std::optional<Name> Ep::name(tw_status_t* status_p) const {
 
 int Ep::bind(fid_t other, std::uint64_t flags) {
     const Guard guard(domain);
-    if (is_enabled)
+    // Counters only look on, so that they may come at any time. Sandia OpenSHMEM binds its own to
+    // an endpoint that is enabled, as the providers tcp, verbs and opx let it.
+    if (is_enabled && other->fclass != FI_CLASS_CNTR)
         return -FI_EOPBADSTATE;
     switch (other->fclass) {
         case FI_CLASS_CQ:
@@ -190,10 +192,19 @@ int Ep::bind_cntr(Cntr& cntr, std::uint64_t flags) {
     // Without that capability nobody asks for them to be counted.
     if ((caps & FI_RMA_EVENT) == 0)
         flags &= ~std::uint64_t{FI_REMOTE_READ | FI_REMOTE_WRITE};
+    if (flags == 0)
+        return 0;
+    const int error = without_exceptions([&] { return cntr.add_endpoint(*this); });
+    if (error != 0)
+        return error;
     for (const auto& [way, cntr_p] : ways)
         if ((flags & way) != 0)
             *cntr_p = &cntr;
-    return flags == 0 ? 0 : cntr.add_endpoint(*this);
+    if (is_enabled)
+        fold();
+    if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
+        key_service.revoke_all();
+    return 0;
 }
 
 int Ep::bind_av(Av& vector) {

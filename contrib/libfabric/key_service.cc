@@ -105,6 +105,11 @@ void KeyService::revoke(std::uint64_t key) {
         owner_.outbox.send(worker_id, kRevokeKey, KeyLetter{key});
 }
 
+void KeyService::revoke_all() {
+    while (!told_.empty())
+        revoke(told_.begin()->first);
+}
+
 void KeyService::on_forgot(void* arg, tw_am_t* am) {
     auto& service = *static_cast<KeyService*>(arg);
     if (const auto letter = letter_of<KeyLetter>(*am, service.owner_.refusals))

@@ -45,6 +45,8 @@ class KeyService {
     tw_status_t listen();
     /// All peers that have learnt this key forget it.
     void revoke(std::uint64_t key);
+    /// The same of all keys: the endpoint counts from now on what peers do.
+    void revoke_all();
     /// Not all of them have said that they did.
     bool is_revoking(std::uint64_t key) const { return revoked_.contains(key); }
     /// A peer is left or has failed. Its notices still count: its own connection may live on.

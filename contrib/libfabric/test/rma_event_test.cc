@@ -146,6 +146,35 @@ TEST_F(FiRmaEvent, waiting_for_the_counter_of_a_region_progresses_its_endpoints)
     mr.reset();
 }
 
+TEST_F(FiRmaEvent, counters_may_be_bound_to_an_endpoint_that_is_enabled) {
+    Wanted wanted;
+    wanted.caps |= FI_RMA_EVENT;
+    open_rma(wanted);
+    Text text = text_of(20);
+    write(text, 0);  // the key is known, and that nobody counts
+    next(a.tx);
+    Text received(7, '-');
+    trecv(received, 1);
+    open_counter(a, a.tx_cntr, FI_SEND);
+    open_counter(a, a.writes, FI_WRITE);
+    open_counter(a, a.reads, FI_READ);
+    open_counter(b, b.rx_cntr, FI_RECV);
+    open_counter(b, b.remote_writes, FI_REMOTE_WRITE);
+    open_counter(b, b.remote_reads, FI_REMOTE_READ);
+    EXPECT_EQ(fi_ep_bind(a.ep.get(), &a.writes->fid, FI_WRITE), -FI_EINVAL);
+    EXPECT_EQ(fi_ep_bind(a.ep.get(), &a.tx->fid, FI_TRANSMIT), -FI_EOPBADSTATE);
+    run_some();
+    write(text, 40);
+    read(text, 0);
+    tsend("counted", 1);
+    expect_count(a.tx_cntr, 1);
+    expect_count(a.writes, 1);
+    expect_count(a.reads, 1);
+    expect_count(b.rx_cntr, 1);
+    expect_count(b.remote_writes, 1);
+    expect_count(b.remote_reads, 1);
+}
+
 TEST_F(FiRmaEvent, an_endpoint_may_have_counters_alone) {
     open_counted();
     fid_ep* made = nullptr;
