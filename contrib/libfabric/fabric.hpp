@@ -58,7 +58,7 @@ class Domain : public fid_domain {
     Fabric& fabric;
     const bool is_locked;
     const fi_av_type av_type;
-    const MrModes mr_modes;
+    const bool is_mr_basic;  ///< Regions have addresses and keys of the provider (FI_MR_BASIC).
     std::mutex lock;
     tw_context_h context = nullptr;
     std::vector<Ep*> eps;

@@ -82,8 +82,7 @@ int tell_raw(const Mr& mr, const struct fi_mr_raw_attr& raw) {
     *raw.key_size = sizeof mr.key;
     if (room < sizeof mr.key)
         return -FI_ETOOSMALL;
-    *raw.base_addr =
-        mr.domain.mr_modes.has_addresses ? reinterpret_cast<std::uintptr_t>(mr.range.base) : 0;
+    *raw.base_addr = mr.domain.is_mr_basic ? reinterpret_cast<std::uintptr_t>(mr.range.base) : 0;
     std::memcpy(raw.raw_key, &mr.key, sizeof mr.key);
     return 0;
 }
@@ -138,14 +137,13 @@ int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* con
             fid_mr** mr_p) {
     if ((range.access & ~kAccess) != 0)
         return -FI_EINVAL;
-    if (!domain.mr_modes.has_provided_keys)
+    if (!domain.is_mr_basic)
         await_revocation(domain, key);
     const Guard guard(domain);
     return without_exceptions([&] {
         auto mr = std::make_unique<Mr>(domain, range, context);
         mr->key = key;
-        if (const int error = domain.regions.add(*mr, domain.mr_modes.has_provided_keys);
-            error != 0)
+        if (const int error = domain.regions.add(*mr, domain.is_mr_basic); error != 0)
             return error;
         if (range.length > 0) {
             if (const int error = map_range(domain, range, &mr->mem); error != 0) {
@@ -212,7 +210,7 @@ fi_ops_mr* Mr::table() {
 }
 
 std::uint64_t Mr::origin() const {
-    return domain.mr_modes.has_addresses ? 0 : reinterpret_cast<std::uintptr_t>(range.base);
+    return domain.is_mr_basic ? 0 : reinterpret_cast<std::uintptr_t>(range.base);
 }
 
 void* Mr::find(std::uint64_t address, std::size_t length, std::uint64_t access) const {
@@ -252,12 +250,6 @@ void Mr::count(std::uint64_t access) const {
 }
 
 // ---- Regions
-
-MrModes MrModes::of(int mr_mode) {
-    if (mr_mode == kMrModeBasic)
-        return {true, true};
-    return {(mr_mode & FI_MR_VIRT_ADDR) != 0, (mr_mode & FI_MR_PROV_KEY) != 0};
-}
 
 int Regions::add(Mr& mr, bool is_provided) {
     if (is_provided)
