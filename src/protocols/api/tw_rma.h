@@ -20,7 +20,8 @@
 /// tw_key_explain() says which way an operation goes.
 ///
 /// \par Order
-/// Operations are not ordered among each other, nor with messages, except by
+/// Operations are not ordered among each other, nor with messages, and do not wait for messages
+/// that were sent before, except by
 /// - TW_OP_FENCE: the operation, or message, and all later ones to the same peer take effect after
 ///   everything before it. A message behind a fence is matched after the data of earlier puts is
 ///   visible to its receiver;

@@ -88,7 +88,8 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
     PlainPacking packing{
         plain_envelope(message, ep_.peer_names), message.base, message.length, {}, message.am};
     const std::size_t head_bytes = packing.envelope.bytes + packing.own_bytes();
-    const bool may_go = ep_.may_send_eager() || (is_urgent(message.op) && ep_.queue().may_pass());
+    const bool may_go =
+        ep_.may_send_eager() || (is_urgent(message.op) && ep_.queue().may_pass_urgently());
     if (!may_go || message.list != nullptr || !is_plain ||
         message.length + head_bytes > ep_.rail().bcopy_max ||
         (message.length >= ep_.rndv().from(kPlainBuffer) && !is_urgent(message.op)))

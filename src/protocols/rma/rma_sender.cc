@@ -214,7 +214,7 @@ ucs_status_t RmaSender::resume(Request& request) {
     const ucs_status_t status = advance(request);
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
-    ep_.queue().remove_data(request);
+    ep_.queue().remove(request);
     if (status != UCS_INPROGRESS)
         ep_.worker.finish(request, status);
     else if (request.transfer != nullptr)
@@ -250,6 +250,17 @@ const LaneKey* RmaSender::key_for(const RmaWish& wish) const {
     if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
         return key;
     return wish.key->resolve(domain, rail.domain());
+}
+
+bool RmaSender::is_asked(const Request& request) const {
+    const RmaOp& op = *request.rma;
+    if (op.kind == RmaKind::kKeys || op.by_messages)
+        return true;
+    const LaneKey* key = key_for(op);
+    if (op.kind != RmaKind::kAtomic)
+        return key == nullptr && request.buffer.length > 0;
+    const char* reason = nullptr;
+    return way_of_atomic(op, key, &reason) == RmaWay::kMessages;
 }
 
 ucs_status_t RmaSender::move(Request& request) {

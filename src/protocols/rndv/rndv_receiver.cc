@@ -209,7 +209,7 @@ ucs_status_t Receiver::send_rtr(Request& request) {
     }
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
-    ep.queue().remove_data(request);
+    ep.queue().remove(request);
     if (status != UCS_OK)
         rndv_ended(request, status);
     return UCS_OK;

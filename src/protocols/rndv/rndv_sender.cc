@@ -321,7 +321,7 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         return UCS_ERR_NO_RESOURCE;
     request.offset += piece.bytes;
     if (sent < 0 || request.offset == request.wanted) {
-        ep_.queue().remove_data(request);
+        ep_.queue().remove(request);
         if (request.wanted < request.buffer.length)
             request.peer_id = 0;  // it may have been the start that a buffered receive shows
     }

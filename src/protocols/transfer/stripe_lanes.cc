@@ -194,16 +194,19 @@ void Stripes::lose(StripeLane& lane) {
         return request.transfer != nullptr && request.transfer->own.has_ended &&
                request.transfer->has_lost();
     };
-    for (RequestList* list : {&ep_.receiving, &ep_.outstanding}) {
-        for (Request* request = list->front(); request != nullptr;) {
+    const auto check_all = [&](RequestList& list) {
+        for (Request* request = list.front(); request != nullptr;) {
             if (is_stuck(*request)) {
                 request->transfer->check();
-                request = list->front();
+                request = list.front();
             } else {
                 request = RequestList::next(*request);
             }
         }
-    }
+    };
+    check_all(ep_.receiving);
+    for (RequestList& list : ep_.outstanding)
+        check_all(list);
 }
 
 void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {

@@ -75,11 +75,6 @@ tw_status_t Endpoint::send(const Outgoing& message) {
     return worker.requests().answer(*request, message.op, message.request_p);
 }
 
-bool Endpoint::may_start(const Request& request) const {
-    return (request.flags & TW_OP_FENCE) == 0 || request.offset > 0 ||
-           (outstanding.empty() && flushes_.is_empty() && !rma.awaits_replies());
-}
-
 ucs_status_t Endpoint::start(Request& request) {
     if ((request.flags & TW_OP_FENCE) != 0 && request.offset == 0) {
         if (const ucs_status_t status = uct_ep_fence(lane_, 0); status != UCS_OK)
@@ -100,7 +95,7 @@ ucs_status_t Endpoint::start(Request& request) {
 void Endpoint::update_direct() {
     const bool is_direct = has_sent_ && state_ == EpState::kReady &&
                            rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
-                           queue_.is_empty() && !eager_is_paused_ && !is_paused_ && !is_closing &&
+                           queue_.may_pass() && !eager_is_paused_ && !is_paused_ && !is_closing &&
                            !closing_.has_asked();
     is_direct_ = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
@@ -110,7 +105,7 @@ void Endpoint::update_direct() {
         return;
     unlocked_end_ = end;
     const bool is_free = has_sent_ && state_ == EpState::kReady && !rail_->gathers() &&
-                         queue_.is_empty() && !is_closing && !closing_.has_asked() &&
+                         queue_.may_pass_directly() && !is_closing && !closing_.has_asked() &&
                          rail_->can_get() && rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
@@ -262,7 +257,7 @@ void Endpoint::disconnect() {
 }
 
 bool Endpoint::has_no_work() const {
-    return outstanding.empty() && receiving.empty() && !queue_.has_operations() &&
+    return outstanding_count() == 0 && receiving.empty() && !queue_.has_operations() &&
            flushes_.is_empty();
 }
 
@@ -293,8 +288,10 @@ void Endpoint::fail(ucs_status_t status) {
     rma_target.clear();
     worker.receiver().drop_incoming(*this, status, is_last);
     worker.peers().release_id(*this);
-    for (RequestList* list : {&receiving, &outstanding})
-        while (Request* request = list->front())
+    while (Request* request = receiving.front())
+        worker.finish_drained(*request, status);
+    for (RequestList& list : outstanding)
+        while (Request* request = list.front())
             worker.finish_drained(*request, status);
     const auto end = [&](Request& request) {
         worker.finish(request, request.kind == RequestKind::kClose ? close_failure() : status);
@@ -320,7 +317,7 @@ std::string Endpoint::description() const {
         text +=
             is_paused_ ? ", all messages paused by the peer" : ", eager data paused by the peer";
     for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
-                                       {outstanding.size(), "outstanding"},
+                                       {outstanding_count(), "outstanding"},
                                        {receiving.size(), "being received"},
                                        {flushes_.size(), "flushes"},
                                        {queue_.controls(), "control messages to send"}}) {

@@ -19,6 +19,7 @@
 
 #include <uct/api/uct.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -144,8 +145,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     bool try_send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
-    /// No fence holds it back.
-    bool may_start(const Request& request) const;
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -210,6 +209,18 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_paused() const { return is_paused_; }
     /// No operation of a program is under way.
     bool has_no_work() const;
+    /// `outstanding` or `receiving`.
+    RequestList& list_of(const Request& request) {
+        return request.kind == RequestKind::kReceive
+                   ? receiving
+                   : outstanding[static_cast<std::size_t>(request.stream)];
+    }
+    std::size_t outstanding_count() const {
+        std::size_t count = 0;
+        for (const RequestList& list : outstanding)
+            count += list.size();
+        return count;
+    }
     /// Nothing of either side is on its way.
     bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
     /// For people.
@@ -259,9 +270,10 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool told_to_pause = false;
     bool has_flooded = false;  // it fails because of that
 
-    RequestList outstanding;  // sends that have gone and not ended
-    RemoteKeyList keys;       // that the program has for it
-    RequestList receiving;    // receives that matched a message that is not all here
+    // Operations that have begun and not ended, by Request::stream, each in the order of the calls.
+    std::array<RequestList, kOperationLines> outstanding;
+    RemoteKeyList keys;     // that the program has for it
+    RequestList receiving;  // receives that matched a message that is not all here
 
     EpTx tx;
 
