@@ -241,7 +241,8 @@ ReserveBytes Connector::hello_bytes(const ContactWay& way) const {
     const Contact& to = address_.contacts[way.contact];
     append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
                          number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker,
-                         way.rail->index() + 1U, check_of(to.device, to.iface)});
+                          way.rail->index() + 1U, check_of(to.device, to.iface),
+                          worker_.options().unexpected_bytes});
     for (const auto& rail : worker_.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -343,6 +344,7 @@ void Connector::greet(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
 void Connector::learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
     peer_rails_ = std::move(rails);
     heard_by_ = hello.from_rail;
+    ep_.rndv().set_eager_max(hello.eager_max);
     if (contact_ != nullptr)
         return;
     known_rail_.reset();

@@ -15,8 +15,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// One message may need this fraction (1/n) of the memory that a receiver has for unexpected ones.
-constexpr std::uint64_t kEagerShare = 4;
 /// The longest sentence that says why a peer cannot be reached.
 constexpr std::size_t kReasonBytes = 256;
 
@@ -108,7 +106,7 @@ unsigned Rail::look() {
 void Rail::select() {
     const Options& options = worker_.options();
     costs_ = start_costs({attr_, domain().attr, resource_.desc.dev_type, domain().registers_cheaply,
-                          options.unexpected_bytes / kEagerShare});
+                          options.unexpected_bytes / Options::kEagerShare});
     if (const auto scheme = static_cast<RndvScheme>(options.rndv_scheme);
         scheme != RndvScheme::kAuto) {
         costs_.has_scheme = true;

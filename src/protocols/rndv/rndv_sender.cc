@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/api/tw_am.h"
 #include "protocols/cost/advisor.hpp"
 #include "protocols/cost/copy_in.hpp"
+#include "protocols/cost/options.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
@@ -130,11 +132,17 @@ bool RndvSender::take_trial(const Request& request, bool is_rndv) {
         return last_was_trial_;
     last_long_ = request.order;
     ++long_messages_;
-    last_was_trial_ =
-        trials_ > 0 && is_rndv != tries_rndv_ && length <= ep_.rail().costs().eager_max;
+    last_was_trial_ = trials_ > 0 && is_rndv != tries_rndv_ &&
+                      length <= ep_.rail().costs().eager_max && length < eager_end_;
     if (last_was_trial_)
         --trials_;
     return last_was_trial_;
+}
+
+void RndvSender::set_eager_max(std::uint64_t bytes) {
+    const std::uint64_t kept = bytes - std::min<std::uint64_t>(bytes, TW_AM_HEADER_MAX);
+    const bool is_set = ep_.worker.options().has_rndv_threshold();
+    eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
 const Rail& RndvSender::rail() const {

@@ -107,6 +107,96 @@ TEST_F(MsgLimitsBudget, messages_of_parts_that_a_transport_holds_are_taken) {
     flood(Work::kParts);
 }
 
+/// The receiver has less room for unexpected messages than the sender.
+class MsgLimitsLength : public MsgTest {
+  protected:
+    static constexpr std::size_t kKept = 32768;
+    MsgLimitsLength() {
+        const Settings less({{"TAGWIRE_UNEXPECTED_BYTES", std::to_string(kKept)}});
+        const std::string named = transports();
+        tw_context_params_t params{};
+        params.transports = named.c_str();
+        tw_context_h context = nullptr;
+        EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
+        small_context_.reset(context);
+        small_ = std::make_unique<Node>(context);
+    }
+    /// Progress of both, until `is_over`.
+    void run_both_until(const std::function<bool()>& is_over) {
+        run_until([&] {
+            small_->progress();
+            return is_over();
+        });
+    }
+    void exchange(std::size_t length, const tw_op_t& how, bool is_am) {
+        const Bytes data = pattern(length, length);
+        const std::uint64_t before = sent_.ended;
+        const tw_ep_h ep = node(0).to(*small_);
+        const Bytes header(is_am ? TW_AM_HEADER_MAX : 0);
+        const tw_status_t status = is_am ? tw_am_send(ep, kHandler, header.data(), header.size(),
+                                                      data.data(), length, &how, nullptr)
+                                         : tw_tag_send(ep, data.data(), length, 1, &how, nullptr);
+        ASSERT_EQ(status, TW_INPROGRESS);
+        if (is_am)
+            return run_both_until([&] { return sent_.ended > before || !failed().empty(); });
+        // It comes before its receive.
+        for (int i = 0; i < 200; ++i) {
+            node(0).progress();
+            small_->progress();
+        }
+        Bytes received(length);
+        Stream receives;
+        tw_op_t count{};
+        count.flags = TW_OP_COMPLETION;
+        count.context = &receives;
+        count.complete = how.complete;
+        ASSERT_EQ(tw_tag_recv(small_->worker(), received.data(), length, 1, 0, &count, nullptr),
+                  TW_INPROGRESS);
+        run_both_until(
+            [&] { return (receives.ended == 1 && sent_.ended > before) || !failed().empty(); });
+        EXPECT_EQ(received, data);
+    }
+    const std::vector<std::pair<tw_ep_h, tw_status_t>>& failed() { return small_->failures; }
+
+    std::unique_ptr<tw_context, ContextDeleter> small_context_;
+    std::unique_ptr<Node> small_;
+    Stream sent_;
+};
+
+TEST_F(MsgLimitsLength, messages_that_the_receiver_cannot_keep_go_by_rendezvous) {
+    EXPECT_EQ(tw_am_register(
+                  small_->worker(), kHandler,
+                  [](void*, tw_am_t* am) {
+                      if ((am->flags & TW_AM_RNDV) != 0) {
+                          EXPECT_EQ(tw_am_release(am->worker, am->message), TW_OK);
+                      }
+                  },
+                  nullptr),
+              TW_OK);
+    tw_op_t how{};
+    how.flags = TW_OP_COMPLETION;
+    how.context = &sent_;
+    how.complete = [](const tw_completion_t* done) {
+        static_cast<Stream*>(done->context)->add_end(done->status);
+    };
+    for (const std::size_t length : {kKept / 8, kKept / 4, kKept - TW_AM_HEADER_MAX, kKept,
+                                     kKept + 1, std::size_t{50000}, std::size_t{300000}}) {
+        for (const bool is_am : {false, true}) {
+            SCOPED_TRACE(testing::Message() << length << " bytes" << (is_am ? ", active" : ""));
+            ASSERT_NO_FATAL_FAILURE(exchange(length, how, is_am));
+            ASSERT_TRUE(failed().empty());
+        }
+    }
+    EXPECT_EQ(sent_.failure, TW_OK);
+    EXPECT_TRUE(node(0).failures.empty());
+    tw_explanation_t why{};
+    why.struct_bytes = sizeof why;
+    ASSERT_EQ(tw_ep_explain(node(0).to(*small_), kKept, TW_BUFFER_PLAIN, &why), TW_OK);
+    EXPECT_LE(why.rndv_from, kKept / 4 + 1);
+    destroy_nodes();
+    small_.reset();
+}
+
 /// Requests that a peer has named. It takes 700 MB: TAGWIRE_TEST_LIMITS asks for it.
 class MsgLimitsNamed : private Settings, public LimitsTest {
   protected:
