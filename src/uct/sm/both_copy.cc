@@ -188,9 +188,7 @@ void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
     if (help.word >= kRndvCount || help.address + help.length < help.address ||
         help.remote + help.length < help.remote)
         return iface_.ends.violation(link, "request to help with a get of impossible addresses");
-    if (link.get_helps.size() >= kServesMax)
-        return iface_.ends.violation(link, "too many concurrent requests to help with gets");
-    if (link.copy_path != CopyPath::kProcessVm)
+    if (link.copy_path != CopyPath::kProcessVm || link.get_helps.size() >= kServesPause)
         return;  // the reader goes on alone
     link.get_helps.push_back(
         {help.address, help.remote, help.length, help.generation, help.key, help.word});

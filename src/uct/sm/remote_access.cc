@@ -16,8 +16,6 @@ namespace tagwire::sm {
 // ---- Requests of the peer
 
 void RemoteAccess::deliver_pull(Link& link, const PullBody& pull) {
-    if (link.serves.size() >= kServesMax)
-        return iface_.ends.violation(link, "too many concurrent reads");
     Serve serve{pull.op, pull.key, pull.rndv_op, pull.generation, pull.address, pull.length};
     if (pull.rndv_op != kNoOp) {
         if (!link.rndv_ops || pull.rndv_op >= kRndvCount)
