@@ -78,7 +78,9 @@ void MessageIface::end_all() {
     for (MessageEp* each : eps)
         if (each != nullptr)
             fail(*each, UCS_ERR_IO_ERROR, loss_);
-    source->give_up_all();
+    for (MessageEp* each : eps)
+        if (each != nullptr)
+            source->give_up(*each);
 }
 
 void MessageIface::end_operations(MessageEp& ep) {

@@ -40,12 +40,10 @@ class QueueSource {
     /// A destroy has waited so long for the end of the requests of `ep`, and nothing completes now.
     virtual void press(MessageEp&, std::uint64_t /*waited_ns*/) {}
     /// It has failed, and its requests end by themselves soon, if the device works.
-    [[nodiscard]] virtual bool ends_soon(const MessageEp& ep) const = 0;
+    [[nodiscard]] virtual bool ends_soon(const MessageEp&) const { return true; }
     /// The device ends its requests by no completion: from now on it touches nothing of them. They
     /// end by OpEnds::finish_later().
     virtual void give_up(MessageEp& ep) = 0;
-    /// The same of all endpoints, which have failed: the device is lost.
-    virtual void give_up_all() = 0;
 
   protected:
     ~QueueSource() = default;

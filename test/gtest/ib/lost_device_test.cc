@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct Loss {
     Sign sign;
     std::vector<std::pair<std::string, std::string>> options;
 };
+
+void PrintTo(const Loss& loss, std::ostream* out) {
+    *out << loss.name;
+}
 
 class LostDevice : public ::testing::TestWithParam<Loss> {
   protected:

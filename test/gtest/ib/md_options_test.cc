@@ -80,7 +80,7 @@ TEST(ForkOption, is_tried_and_needed_only_if_asked_for) {
 /// Access flags of the registrations that were made since.
 std::vector<unsigned> accesses;
 
-/// Of a registration by this option that gives peers these rights.
+/// The order of a registration by this option that gives peers these rights.
 bool is_relaxed(RelaxedOrdering ordering, unsigned flags) {
     const Replaced replaced;
     Replaced::table->reg_mr = [](ibv_pd* pd, void* address, std::size_t bytes, int access) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,10 @@ struct GivenRights {
     std::uint32_t access;
     unsigned rights;  // of peers
 };
+
+void PrintTo(const GivenRights& given, std::ostream* out) {
+    *out << given.name;
+}
 
 class MemoryRights : public RmaTest, public ::testing::WithParamInterface<GivenRights> {
   protected:

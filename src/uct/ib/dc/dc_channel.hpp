@@ -75,6 +75,9 @@ struct Dci : ucs::FromReserve {
     void ended(Channel& channel, std::uint32_t sn);
     /// The ring is empty, as far as it was that channel's.
     void reset(Channel& channel);
+    /// Endpoints that have not failed have requests there.
+    [[nodiscard]] bool serves_others() const;
+    void set_reserves(std::uint32_t places);
 
   private:
     void next_epoch();

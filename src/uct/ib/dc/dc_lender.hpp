@@ -65,7 +65,6 @@ class ChannelLender final : public ib::QueueSource {
                (is_alone(dc_ep) || static_cast<const Channel&>(*dc_ep.queue).dci->is_breaking);
     }
     void give_up(ib::MessageEp& ep) override;
-    void give_up_all() override;
 
   private:
     /// An endpoint that failed while others may have requests where it has some.
@@ -99,9 +98,6 @@ class ChannelLender final : public ib::QueueSource {
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
     bool must_wait(Closing& closing, std::uint64_t now);
-    void set_reserves(Dci& dci, std::uint32_t places);
-    /// Endpoints that have not failed have requests there.
-    [[nodiscard]] bool serves_others(const Dci& dci) const;
     /// Completions come for all that was posted there.
     void ask_for_ends(Dci& dci);
     void break_off(Dci& dci);

@@ -109,21 +109,9 @@ void ChannelLender::press(ib::MessageEp& any, std::uint64_t waited_ns) {
     Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
     if (is_alone(ep) || dci.is_breaking)
         return;
-    if (waited_ns >= kOthersNs || !serves_others(dci))
+    if (waited_ns >= kOthersNs || !dci.serves_others())
         return break_off(dci);
     ask_for_ends(dci);
-}
-
-bool ChannelLender::serves_others(const Dci& dci) const {
-    for (const Channel* channel : dci.channels) {
-        if (!channel->is_shared && !channel->is_drained() && channel->owner->failure == UCS_OK)
-            return true;
-        for (std::uint32_t sn = channel->acked + 1; channel->is_shared && sn != channel->posted + 1;
-             ++sn)
-            if (channel->sent->at(sn).ep->failure == UCS_OK)
-                return true;
-    }
-    return false;
 }
 
 // All that is posted there is flushed, and tells by that what was carried out: everything before
@@ -139,7 +127,7 @@ void ChannelLender::break_off(Dci& dci) {
         return start_anew(dci);
     }
     dci.is_breaking = true;
-    set_reserves(dci, Channel::kNoMore);
+    dci.set_reserves(Channel::kNoMore);
     for (Channel* channel : dci.channels) {
         channel->stop_mark = channel->acked;
         if (!channel->is_drained() && !channel->is_broken)
@@ -174,16 +162,18 @@ void ChannelLender::end_break(Dci& dci) {
 }
 
 // Others that have requests there fail, too: what of theirs was carried out nobody can say.
-void ChannelLender::give_up(ib::MessageEp& ep) {
-    start_anew(*static_cast<Channel&>(*static_cast<DcEp&>(ep).queue).dci);
-}
-
-// All endpoints have failed, and there will be no others.
-void ChannelLender::give_up_all() {
-    pool_.close();
-    for (const auto& dci : pool_.dcis())
-        drop_requests(*dci);
-    closing_.clear();
+void ChannelLender::give_up(ib::MessageEp& any) {
+    auto& ep = static_cast<DcEp&>(any);
+    const bool is_last = owner_.has_lost_device();
+    if (is_last)
+        pool_.close();
+    if (!has_channel(ep))
+        return;
+    Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
+    if (is_last)
+        drop_requests(dci);
+    else
+        start_anew(dci);
 }
 
 void ChannelLender::look(std::uint64_t now) {
@@ -204,26 +194,21 @@ void ChannelLender::look(std::uint64_t now) {
         if (!has_ended)
             break_off(*closing.dci);
         else if (closing.is_held)
-            set_reserves(*closing.dci, 1);
+            closing.dci->set_reserves(1);
     }
 }
 
 // As long as others have requests there, within bounds; at last others are kept from sending, so
 // that theirs end.
 bool ChannelLender::must_wait(Closing& closing, std::uint64_t now) {
-    if (closing.dci->is_breaking || !serves_others(*closing.dci))
+    if (closing.dci->is_breaking || !closing.dci->serves_others())
         return closing.dci->is_breaking;
     if (now < closing.deadline)
         return true;
     if (!std::exchange(closing.is_held, true))
-        set_reserves(*closing.dci, Channel::kNoMore);
+        closing.dci->set_reserves(Channel::kNoMore);
     ask_for_ends(*closing.dci);
     return now < closing.deadline + kOthersNs;
-}
-
-void ChannelLender::set_reserves(Dci& dci, std::uint32_t places) {
-    for (Channel* channel : dci.channels)
-        channel->reserve = places;
 }
 
 void ChannelLender::ask_for_ends(Dci& dci) {
@@ -238,7 +223,7 @@ void ChannelLender::start_anew(Dci& dci) {
     pool_.restart(dci);
     drop_requests(dci);
     if (std::exchange(dci.is_breaking, false))
-        set_reserves(dci, 1);
+        dci.set_reserves(1);
     use_places(dci);
 }
 

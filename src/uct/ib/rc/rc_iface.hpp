@@ -94,9 +94,7 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
     bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
     void drained(ib::SendQueue&) override {}
     void stop(ib::MessageEp& ep) override;
-    [[nodiscard]] bool ends_soon(const ib::MessageEp&) const override { return true; }
     void give_up(ib::MessageEp& ep) override;
-    void give_up_all() override;
 
     const ib::RetryOptions retries_;
     RcCredits credits_{*this};

@@ -47,12 +47,6 @@ void RcIface::give_up(ib::MessageEp& any) {
         op_ends.finish_later(*op, ep.failure);
 }
 
-void RcIface::give_up_all() {
-    for (ib::MessageEp* each : eps)
-        if (each != nullptr)
-            give_up(*each);
-}
-
 void RcIface::reap(std::uint64_t now) {
     std::size_t kept = 0;
     for (Destroyed& each : destroyed_) {

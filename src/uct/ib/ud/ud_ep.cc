@@ -43,7 +43,8 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
         return UCS_ERR_INVALID_ADDR;
     }
-    if (!ib::is_reachable(own.port(), *port, &reason) || !own.agrees(*interface, &reason)) {
+    if (!ib::is_reachable(own.port(), *port, &reason) ||
+        !agrees(own.own_interface(), *interface, own.options_.window, &reason)) {
         TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
         return UCS_ERR_UNREACHABLE;
     }
@@ -58,7 +59,7 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         delete ep;
         return UCS_ERR_EXCEEDS_LIMIT;
     }
-    ep->packets_ = own.packets_to(*interface);
+    ep->packets_ = packets_between(own.own_interface(), *interface);
     ep->part_bytes_ =
         std::min<std::size_t>(interface->datagram_bytes, own.datagram_bytes_) - kHeaderBytes;
     ep->index_ = own.eps_.size();

@@ -204,24 +204,6 @@ ucs_status_t UdIface::get_address(uct_iface_addr_t* addr) {
     return UCS_OK;
 }
 
-// The longest message is divided where the peer's packets are shorter.
-std::uint32_t UdIface::packets_to(const InterfaceAddress& peer) const {
-    const std::size_t longest = datagram_bytes_ - kHeaderBytes;
-    const std::size_t taken = std::min<std::size_t>(peer.datagram_bytes - kHeaderBytes, longest);
-    return static_cast<std::uint32_t>((longest + taken - 1) / taken);
-}
-
-bool UdIface::agrees(const InterfaceAddress& peer, std::string* reason_p) const {
-    if (peer.datagram_bytes >= kDatagramBytesMin && packets_to(peer) <= options_.window)
-        return true;
-    *reason_p = "the peer's datagrams have up to " + std::to_string(peer.datagram_bytes) +
-                " bytes, ours " + std::to_string(datagram_bytes_) +
-                ", and TAGWIRE_UD_WINDOW=" + std::to_string(options_.window) +
-                " is too small for a message that is divided: raise it, or set TAGWIRE_IB_MTU to "
-                "the smaller on both sides";
-    return false;
-}
-
 bool UdIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                         std::string* reason) {
     if (!port_reachable(dev_addr, reason))
@@ -231,7 +213,7 @@ bool UdIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
     std::string why;
     const auto peer = parse_interface(
         std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(InterfaceAddress)), &why);
-    const bool agreed = peer && agrees(*peer, &why);
+    const bool agreed = peer && agrees(own_interface(), *peer, options_.window, &why);
     if (!agreed && reason != nullptr)
         *reason = why;
     return agreed;

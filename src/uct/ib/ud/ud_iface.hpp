@@ -85,8 +85,7 @@ class UdIface : public UdQueuePair {
     static constexpr std::uint64_t kLookNs = 1'000'000;
     static constexpr std::uint64_t kDrainNs = 1'000'000'000;  // between looks at who asks about us
     static constexpr std::uint64_t kFarewellNs = 100'000'000;
-    static constexpr std::size_t kDatagramBytesMin = 256;  // the shortest MTU
-    static constexpr std::uint32_t kHeldEarlyMax = 1024;   // buffers with packets ahead of order
+    static constexpr std::uint32_t kHeldEarlyMax = 1024;  // buffers with packets ahead of order
 
     UdIface(ib::IbMd& md, uct::Worker& worker, const UdOptions& options);
     ~UdIface() override;
@@ -95,8 +94,6 @@ class UdIface : public UdQueuePair {
     void make_node();
     void farewell();
     [[nodiscard]] InterfaceAddress own_interface() const;
-    bool agrees(const InterfaceAddress& peer, std::string* reason_p) const;
-    [[nodiscard]] std::uint32_t packets_to(const InterfaceAddress& peer) const;
 
     unsigned poll_receives();
     unsigned work();

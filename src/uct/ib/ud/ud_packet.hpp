@@ -98,6 +98,14 @@ std::optional<Header> parse_header(std::span<const std::byte> datagram);
 std::optional<InterfaceAddress> parse_interface(std::span<const std::byte> bytes,
                                                 std::string* reason_p);
 
+/// Packets of the longest message from `own` to `peer`, which is divided where the peer's are
+/// shorter.
+std::uint32_t packets_between(const InterfaceAddress& own, const InterfaceAddress& peer);
+/// Whether messages can go from `own` to `peer`, with so many packets unacknowledged; when not,
+/// `*reason_p` gets one sentence.
+bool agrees(const InterfaceAddress& own, const InterfaceAddress& peer, std::uint64_t window,
+            std::string* reason_p);
+
 /// Whether a packet of that kind tells where its sender is.
 constexpr bool has_return_address(Kind kind) {
     return kind == Kind::kConnect || kind == Kind::kProbe || kind == Kind::kClose;
