@@ -256,7 +256,6 @@ void AtomicCaller::finish(Slot& slot, int error) {
     entry.op_context = context;
     entry.flags = flags;
     entry.err = error;
-    entry.prov_errno = error;
     owner_.tx.cq->push_error(entry);
 }
 
