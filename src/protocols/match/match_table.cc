@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "protocols/match/arrival.hpp"
+#include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -53,7 +54,10 @@ bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
     if (!ep.told_to_pause)
         return true;
     ep.sent_on += bytes;
-    if (ep.sent_on <= Budget::kOnItsWayBytes || !budget_.would_be_passed(bytes))
+    const bool is_by_sockets = ep.state() == EpState::kReady && ep.rail().goes_through_kernel();
+    const std::uint64_t on_its_way =
+        is_by_sockets ? Budget::kOnItsWayBytesOfSockets : Budget::kOnItsWayBytes;
+    if (ep.sent_on <= on_its_way || !budget_.would_be_passed(bytes))
         return true;
     TW_LOG_ERROR(
         "endpoint to worker %016lx fails, and its unexpected messages are dropped: its peer sent "
