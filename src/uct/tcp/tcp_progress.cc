@@ -215,7 +215,20 @@ void TcpIface::set_timer() {
     ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-// Nothing is reported here: the program expects that in progress only.
+// The events that wake a sleeping program, by the states in which it may sleep:
+//
+//   listener                    first bytes of a stranger; without descriptors the timer
+//   half open                   more bytes, the timer
+//   connecting                  EPOLLOUT, the timer
+//   greeted                     the whole reply (SO_RCVLOWAT), an end
+//   waiting                     the listener, the timer
+//   ready                       EPOLLIN, an end; with a full socket EPOLLOUT, too
+//   failed and reported         nothing
+//   pending request             the event that its connection waits for, as above, or the reply that
+//                               ends an operation, where there are as many as may be or a fence
+//
+// Progress does all else that is to be done, so the program may not sleep then. Nothing is reported
+// here: the program expects that in progress only.
 ucs_status_t TcpIface::event_arm(unsigned) {
     if (in_progress_ > 0 || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
         return UCS_ERR_BUSY;

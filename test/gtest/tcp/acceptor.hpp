@@ -2,6 +2,8 @@
 // A socket that an interface of tcp connects to, and that replies byte by byte.
 #pragma once
 
+#include <vector>
+
 #include "entity.hpp"
 #include "ucs/sys/fd.hpp"
 #include "uct/tcp/wire.hpp"
@@ -13,6 +15,8 @@ class Acceptor {
     /// Peers of the opener's loopback.
     explicit Acceptor(Entity& opener);
 
+    /// From now on nothing replies to those that connect.
+    void be_silent();
     /// An endpoint of the opener to here.
     [[nodiscard]] Endpoint endpoint() const;
     /// Progresses the opener until it has connected and sent its Hello.
@@ -25,6 +29,7 @@ class Acceptor {
   private:
     Entity& opener_;
     ucs::UniqueFd listener_, connection_;
+    std::vector<ucs::UniqueFd> waiting_;
     std::uint16_t port_ = 0;
     std::uint64_t instance_;
     tcp::Cookie cookie_;

@@ -65,6 +65,15 @@ TEST(TcpSleep, while_no_descriptors_are_left_for_peers_that_wait) {
     EXPECT_TRUE(steps_until({&victim}, [&] { return fact_of(victim, "peers_ready") == 1; }));
 }
 
+TEST(TcpSleep, while_the_host_of_the_peer_is_silent) {
+    Entity opener(loopback_of_tcp());
+    Acceptor peer(opener);
+    peer.be_silent();
+    const Endpoint ep = peer.endpoint();
+    EXPECT_LE(wake_ups_within(opener, kMs), kWakeUpsOfOne);
+    EXPECT_TRUE(opener.errors.empty());
+}
+
 TEST(TcpSleep, while_the_peer_does_not_reply_or_has_not_replied_in_full) {
     Entity opener(loopback_of_tcp());
     Acceptor peer(opener);
