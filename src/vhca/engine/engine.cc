@@ -135,6 +135,7 @@ int Engine::start(const EngineConfig& config) {
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell_)
         return errno;
+    static_cast<void>(control_.open(index_));
     TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", port_.lid(),
                  static_cast<unsigned long long>(port_.guid()));
     return start_helper();
@@ -259,6 +260,7 @@ void Engine::abandon() {
     if (tap_ != nullptr)
         tap_->abandon();
     fabric_->abandon();
+    control_.reset();
     bell_.reset();
 }
 

@@ -36,6 +36,7 @@
 #include "ucs/datastruct/queue.hpp"
 #include "vhca/core/device.hpp"
 #include "vhca/engine/clock.hpp"
+#include "vhca/engine/control.hpp"
 #include "vhca/engine/engine_port.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/engine/pump.hpp"
@@ -209,6 +210,7 @@ class Engine {
     alignas(128) std::atomic<std::uint64_t> polls_{0};  // of application threads
 
     // The helper's own
+    ControlSocket control_;
     alignas(128) ucs::UniqueFd bell_;  // eventfd
     std::uint64_t polls_seen_ = 0;
     Time patience_ns_ = kTakeOverNs, linger_ns_ = 1000;
