@@ -113,6 +113,8 @@ bool Poller::pump_rings(Time now) {
         if (cq.channel != nullptr)
             flush(*cq.channel->pipe);
     });
+    if (moved)
+        flush_nap_ns_ = kFlushNapNs / 2;  // rest() doubles it
     return moved;
 }
 
@@ -126,6 +128,7 @@ bool Poller::pump(Time now) {
 }
 
 void Poller::rest() {
+    flush_nap_ns_ = std::min(2 * flush_nap_ns_, kFlushNapMaxNs);
     is_settled_ = trap_.close();
     unsettled_nap_ns_ =
         is_settled_ ? kUnsettledNapNs : std::min(2 * unsettled_nap_ns_, kFlushNapNs);
@@ -143,7 +146,7 @@ Time Poller::nap() const {
         return kBlindNapNs;
     if (!is_settled_)
         return unsettled_nap_ns_;
-    return has_flushing_ || has_waiting_ ? kFlushNapNs : kNever;
+    return has_flushing_ || has_waiting_ ? flush_nap_ns_ : kNever;
 }
 
 }  // namespace tagwire::vhca::driver
