@@ -224,8 +224,8 @@ void TcpIface::set_timer() {
 //   waiting                     the listener, the timer
 //   ready                       EPOLLIN, an end; with a full socket EPOLLOUT, too
 //   failed and reported         nothing
-//   pending request             the event that its connection waits for, as above, or the reply that
-//                               ends an operation, where there are as many as may be or a fence
+//   pending request             the event that its connection waits for, as above, or the reply
+//                               that ends an operation, where as many as may be, or a fence, wait
 //
 // Progress does all else that is to be done, so the program may not sleep then. Nothing is reported
 // here: the program expects that in progress only.

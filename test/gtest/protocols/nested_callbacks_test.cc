@@ -10,7 +10,7 @@ namespace {
 
 class MsgNested : public MsgTest {
   protected:
-    /// What a callback does beside being counted.
+    /// A callback does this beside being counted.
     using Act = std::function<void()>;
     struct Called {
         MsgNested* test;

@@ -14,7 +14,7 @@ constexpr std::size_t kAskedBytes = 1 << 20;
 
 class MsgRmaAskedKeys : public RmaTest {
   protected:
-    /// How a put of 8 bytes goes; "messages": the owner has not told its keys yet.
+    /// The way of a put of 8 bytes; "messages": the owner has not told its keys yet.
     static std::string way_of(tw_key_h key) {
         tw_rma_explanation_t told{};
         EXPECT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
