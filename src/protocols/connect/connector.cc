@@ -241,8 +241,8 @@ ReserveBytes Connector::hello_bytes(const ContactWay& way) const {
     const Contact& to = address_.contacts[way.contact];
     append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
                          number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker,
-                          way.rail->index() + 1U, check_of(to.device, to.iface),
-                          worker_.options().unexpected_bytes});
+                         way.rail->index() + 1U, check_of(to.device, to.iface),
+                         worker_.options().unexpected_bytes});
     for (const auto& rail : worker_.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);

@@ -93,8 +93,6 @@ class alignas(64) Rail {
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Each message costs system calls, and the processors of both sides move its data.
     bool goes_through_kernel() const { return proto::goes_through_kernel(attr_); }
-    /// Sends leave with a later progress, unless they are told to (Endpoint::write_out()).
-    bool gathers() const { return (attr_.cap.flags & TAGWIRE_UCT_IFACE_FLAG_GATHERS) != 0; }
     /// It leads to processes of this host only, through the kernel.
     bool is_loopback() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SELF; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
@@ -140,5 +138,10 @@ class alignas(64) Rail {
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;
 };
+
+/// Sends leave with a later progress, unless they are told to (Endpoint::write_out()).
+inline bool gathers(const Rail& rail) {
+    return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_GATHERS) != 0;
+}
 
 }  // namespace tagwire::proto

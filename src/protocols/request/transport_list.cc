@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-TransportName name_of(std::string_view part) {
+TransportName parsed_name(std::string_view part) {
     TransportName name{};
     name.is_exception = part.starts_with(kExcept);
     if (name.is_exception)
@@ -40,7 +40,7 @@ TransportName name_of(std::string_view part) {
 }
 
 /// Empty: nothing.
-std::string problem_of(const TransportName& name, std::string_view part) {
+std::string problem_with_name(const TransportName& name, std::string_view part) {
     if (name.transport.empty() && part.empty())
         return "an empty name; write one comma between two names, and none at the ends";
     if (name.transport.empty())
@@ -75,15 +75,15 @@ bool TransportList::parse(std::string_view text, TransportList* list, std::strin
     for (std::size_t begin = 0; !trimmed(text).empty() && begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
         const std::string_view part = trimmed(text.substr(begin, end - begin));
-        names.push_back(name_of(part));
-        *problem = problem_of(names.back(), part);
+        names.push_back(parsed_name(part));
+        *problem = problem_with_name(names.back(), part);
         if (!problem->empty())
             return false;
         begin = end + 1;
     }
     const auto named = std::ranges::find(names, false, &TransportName::is_exception);
     if (named == names.end()) {
-        names.insert(names.begin(), name_of(kAuto));
+        names.insert(names.begin(), parsed_name(kAuto));
     } else if (named != names.begin()) {
         *problem = fmt::format(
             "\"{}\" stands behind something that is left out; write ^ before each name that is "

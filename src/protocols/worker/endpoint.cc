@@ -99,12 +99,12 @@ void Endpoint::update_direct() {
                            !closing_.has_asked();
     is_direct_ = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
-    const std::size_t end = is_direct && !rail_->gathers() ? short_data_max_ + 1 : 0;
+    const std::size_t end = is_direct && !gathers(*rail_) ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
     unlocked_end_ = end;
-    const bool is_free = has_sent_ && state_ == EpState::kReady && !rail_->gathers() &&
+    const bool is_free = has_sent_ && state_ == EpState::kReady && !gathers(*rail_) &&
                          queue_.may_pass_directly() && !is_closing && !closing_.has_asked() &&
                          rail_->can_get() && rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
@@ -113,7 +113,7 @@ void Endpoint::update_direct() {
 
 void Endpoint::write_out(const tw_op_t* op) {
     const bool has_more = op != nullptr && (op->flags & TW_OP_MORE) != 0;
-    if (state_ == EpState::kReady && rail_->gathers() && !has_more && !worker.is_in_progress_here())
+    if (state_ == EpState::kReady && gathers(*rail_) && !has_more && !worker.is_in_progress_here())
         uct_ep_flush(lane_, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
 }
 

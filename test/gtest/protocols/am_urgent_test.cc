@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Urgent active messages (TW_OP_URGENT): they pass a pause and what waits at their sender.
+#include <algorithm>
+#include <cstdint>
+
 #include "protocols/am_inbox.hpp"
 
 namespace tagwire::test {
@@ -107,8 +110,11 @@ TEST_F(MsgAmUrgent, no_number_of_them_is_too_much_for_a_receiver_that_keeps_none
 TEST_F(MsgAmUrgent, they_keep_their_order_and_pass_what_waits) {
     AmInbox urgent(to(), kUrgentId);
     AmInbox plain(to(), kAmId);
-    std::size_t plain_before_last = 0;
-    urgent.also = [&](const tw_am_t&) { plain_before_last = plain.seen.size(); };
+    // Both kinds take turns, so not each passes all that waits.
+    std::size_t plain_before_first = SIZE_MAX;
+    urgent.also = [&](const tw_am_t&) {
+        plain_before_first = std::min(plain_before_first, plain.seen.size());
+    };
     // The receiver makes no progress: some of these wait, the last one perhaps in part.
     from().to(to());
     run_some();
@@ -139,7 +145,7 @@ TEST_F(MsgAmUrgent, they_keep_their_order_and_pass_what_waits) {
         EXPECT_EQ(urgent.seen[i].data, sent_urgently[i]) << i;
     for (std::size_t i = 0; i < sent.size(); ++i)
         EXPECT_EQ(plain.seen[i].data, sent[i]) << i;
-    EXPECT_LT(plain_before_last, sent.size());
+    EXPECT_LT(plain_before_first, sent.size());
 }
 
 TEST_F(MsgAmUrgent, one_with_a_fence_is_behind_all_before_it) {

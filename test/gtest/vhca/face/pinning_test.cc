@@ -102,8 +102,7 @@ TEST_F(VhcaPinning, new_right_to_change_is_looked_at_as_a_new_region) {
         ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE),
         IBV_REREG_MR_ERR_INPUT);
     EXPECT_EQ(errno, EFAULT);
-    EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.at(0), kMiB, 0),
-              0);
+    EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other.at(0), kMiB, 0), 0);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
