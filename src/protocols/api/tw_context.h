@@ -528,7 +528,8 @@ enum tw_ep_close_flag {
 /// Without force the status, of the call or of the completion, is that of the flush. With any other
 /// status than TW_OK messages that the program has sent on the endpoint may be lost, those included
 /// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With force nothing
-/// is flushed, and the status is TW_OK.
+/// is flushed, and the status is TW_OK. Without a request, a callback and TW_OP_COMPLETION the
+/// status of a completion is told to nobody, other than that of a send.
 ///
 /// \retval TW_OK  It is closed.
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.

@@ -329,7 +329,10 @@ void RequestTable::report(Request& request) {
             return release(request);
         return testable_.push_back(request);
     }
-    if ((request.flags & TW_OP_COMPLETION) == 0 && request.done.status == TW_OK)
+    // A close that nobody asks about is told to nobody: it has no queue to wait in for a program
+    // that does not look for ends.
+    const bool is_quiet = request.done.status == TW_OK || request.kind == RequestKind::kClose;
+    if ((request.flags & TW_OP_COMPLETION) == 0 && is_quiet)
         release(request);
     else if (request.cq != nullptr)
         queue_up(request);
