@@ -93,8 +93,9 @@ std::string sentence_about(const CLI::App& app, const std::vector<std::string>& 
     };
     const auto option = std::ranges::find_if(words, is_option);
     if (option != words.end()) {
-        return text("'%s' is not an option of '%s'%s", option->c_str(), asked_of(app).c_str(),
-                    guess(*option, options_of(asked_command(app))).c_str());
+        const std::string name = option->substr(0, option->find('='));
+        return text("'%s' is not an option of '%s'%s", name.c_str(), asked_of(app).c_str(),
+                    guess(name, options_of(asked_command(app))).c_str());
     }
     const std::vector<std::string> commands = commands_of(asked_command(app));
     if (words.empty() || commands.empty())

@@ -79,12 +79,12 @@ class Launcher(unittest.TestCase):
 
     def test_word_that_is_unknown_is_named_with_the_nearest(self):
         for words, told in [
-                (("run", "--los", "0.1", "--", "true"), "unknown option '--los' of"),
+                (("run", "--los", "0.1", "--", "true"), "'--los' is not an option of"),
                 (("run", "--los", "0.1", "--", "true"), "did you mean '--loss'?"),
                 (("run", "--los=0.1", "true"), "did you mean '--loss'?"),
                 (("run", "--loss", "0.1", "--sed", "7", "true"), "did you mean '--seed'?"),
-                (("inf",), "unknown command 'inf' of"), (("inf",), "did you mean 'info'?"),
-                (("run", "--wholly-strange", "--", "true"), "unknown option '--wholly-strange'"),
+                (("inf",), "'inf' is not a command of"), (("inf",), "did you mean 'info'?"),
+                (("run", "--wholly-strange", "--", "true"), "'--wholly-strange' is not an option"),
                 (("run", "--loss", "0.1"), "program is required")]:
             done = launch(*words)
             self.assertEqual(done.returncode, 2, words)
