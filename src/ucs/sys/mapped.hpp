@@ -6,7 +6,8 @@
 namespace tagwire::ucs {
 
 /// All pages of [address, address + bytes) are mapped in this process, whatever the access to them.
-/// `bytes` is not 0. Any thread; costs a system call.
+/// `bytes` is not 0. Any thread; costs a system call for each 4096
+/// pages.
 [[nodiscard]] bool is_mapped(const void* address, std::size_t bytes);
 
 }  // namespace tagwire::ucs

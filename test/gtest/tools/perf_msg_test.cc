@@ -242,7 +242,7 @@ TEST(PerfTransports, are_those_of_the_library_at_both_levels) {
             const Setting transports("TAGWIRE_TRANSPORTS", "smm");
             const Finished refused = tagwire(run);
             EXPECT_EQ(refused.status, 2);
-            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: transport 'smm' not found"),
+            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: nothing of 'smm' is here"),
                       std::string::npos)
                 << refused.error;
         }
@@ -268,7 +268,7 @@ TEST(PerfAtLevelMsg, wrong_usage_is_told) {
     EXPECT_NE(threads.error.find("--threads with --bidir"), std::string::npos) << threads.error;
     const Finished transport = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none"});
     EXPECT_EQ(transport.status, 2);
-    EXPECT_NE(transport.error.find("transport 'none' not found"), std::string::npos)
+    EXPECT_NE(transport.error.find("nothing of 'none' is here"), std::string::npos)
         << transport.error;
     const Finished list = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none,nothing"});
     EXPECT_EQ(list.status, 2);
