@@ -242,9 +242,9 @@ TEST(PerfTransports, are_those_of_the_library_at_both_levels) {
             const Setting transports("TAGWIRE_TRANSPORTS", "smm");
             const Finished refused = tagwire(run);
             EXPECT_EQ(refused.status, 2);
-            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: nothing of 'smm' is here"),
-                      std::string::npos)
+            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: "), std::string::npos)
                 << refused.error;
+            EXPECT_NE(refused.error.find("'smm'"), std::string::npos) << refused.error;
         }
         for (const char* value : {"auto", "sm", "sm:memory"}) {
             const Setting transports("TAGWIRE_TRANSPORTS", value);
