@@ -37,12 +37,17 @@ unsigned domain_rights(std::uint32_t access) {
     return flags;
 }
 
+/// No process has so much mapped: it is all that it has and will have.
+constexpr std::size_t kEverything = std::size_t{1} << 57;
+
 }  // namespace
 
 ucs_status_t Memory::make(Context& context, void* address, std::size_t length, std::uint32_t access,
                           std::unique_ptr<Memory>* memory_p) {
     // Domains differ: some find it when they register, some when a peer writes, some never.
-    if (address != nullptr && !ucs::is_mapped(address, length)) {
+    const bool is_all =
+        length >= kEverything && length <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address);
+    if (address != nullptr && !is_all && !ucs::is_mapped(address, length)) {
         TW_LOG_ERROR(
             "tw_mem_map: not all of the %zu bytes at %p are mapped in this process; expected "
             "memory that stays mapped until tw_mem_unmap()",
