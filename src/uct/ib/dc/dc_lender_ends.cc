@@ -14,7 +14,8 @@ namespace tagwire::dc {
 
 namespace {
 
-// A destroy waits so long for requests of others where its own are stuck.
+// A destroy waits so long for its requests, and for those of others where its own are stuck. What
+// was just sent arrives within that: it may say that this endpoint goes.
 constexpr std::uint64_t kOthersNs = 100'000'000;
 
 /// The device reads or writes a buffer of ours; the program's is written when it ends.
@@ -103,13 +104,13 @@ bool ChannelLender::uses_memory(const ib::MessageEp& any) const {
     return false;
 }
 
-// Nobody sends while a destroy waits, so requests of others end, or are stuck like these.
+// Nobody sends while a destroy waits, so requests end, of others, too, or are stuck.
 void ChannelLender::press(ib::MessageEp& any, std::uint64_t waited_ns) {
     auto& ep = static_cast<DcEp&>(any);
     Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
     if (is_alone(ep) || dci.is_breaking)
         return;
-    if (waited_ns >= kOthersNs || !dci.serves_others())
+    if (waited_ns >= kOthersNs)
         return break_off(dci);
     ask_for_ends(dci);
 }
