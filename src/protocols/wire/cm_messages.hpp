@@ -26,8 +26,7 @@ enum class CmVerdict : std::uint8_t {
     kRejected = 1,  // by the program
     kFailed = 2,    // the program has accepted, and the server cannot connect
     kVersion = 3,   // `version` is what the server speaks
-    kExists = 4,    // the program has accepted, and has an endpoint to that worker
-    kLast = kExists
+    kLast = kVersion
 };
 
 struct CmHead {

@@ -31,18 +31,22 @@ class Progressing {
     const TxContexts* const before_;
 };
 
-/// A call on the worker of a context, by a thread that has the front's lock.
+/// A call on the worker of a context, by a thread that has the front's lock: callbacks must wait,
+/// though it may be in one of that worker's.
 class InContext {
   public:
     explicit InContext(const TxContext& context)
-        : entry_(*context.worker), work_(*context.worker), walk_(*context.worker) {}
+        : entry_(*context.worker), work_(*context.worker), worker_(*context.worker) {
+        worker_.set_deferring(true);
+    }
     InContext(const InContext&) = delete;
     InContext& operator=(const InContext&) = delete;
+    ~InContext() { worker_.set_deferring(false); }
 
   private:
     const Entry entry_;
     const LeavesWork work_;
-    const Walk walk_;
+    Worker& worker_;
 };
 
 }  // namespace

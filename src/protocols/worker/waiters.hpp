@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "ucs/log/repeats.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
@@ -33,7 +32,6 @@ class WakeEvent {
 
   private:
     ucs::UniqueFd fd_;
-    ucs::Repeats refusals_;
 };
 
 template <class Event>

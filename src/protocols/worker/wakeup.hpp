@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "protocols/request/rail.hpp"
-#include "ucs/log/repeats.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
@@ -43,7 +42,6 @@ class Wakeup {
     ucs::UniqueFd epoll_;
     ucs::UniqueFd timer_;
     ucs::UniqueFd event_;
-    ucs::Repeats refusals_;  // of open(): a program may call it again and again
 };
 
 }  // namespace tagwire::proto

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <span>
 
+#include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
-#include "ucs/sys/private_fd.hpp"
 
 namespace tagwire::tcp {
 
@@ -24,14 +23,10 @@ constexpr std::uint64_t kWatchedMask = (1U << kWatchedBits) - 1;
 class EventSet {
   public:
     ucs_status_t open() {
-        pid_ = ::getpid();
         epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
         return epoll_ ? UCS_OK : ucs::fd_error("epoll_create1", errno);
     }
     [[nodiscard]] int fd() const { return epoll_.get(); }
-    /// False in a child that inherited the interface: the objects that the kernel keeps for both
-    /// are the parent's.
-    [[nodiscard]] bool is_ours() const { return ::getpid() == pid_; }
 
     static std::uint64_t token(const Connection& connection) {
         return reinterpret_cast<std::uintptr_t>(&connection);
@@ -46,11 +41,7 @@ class EventSet {
     bool change(int fd, std::uint64_t token, std::uint32_t events) {
         return control(EPOLL_CTL_MOD, fd, token, events);
     }
-    /// Closing is not enough: a child that holds the descriptor, too, keeps the watch alive.
-    void unwatch(int fd) {
-        if (is_ours())
-            ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-    }
+    void unwatch(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
     /// Those that have happened: `events_p` is filled from its beginning.
     [[nodiscard]] std::span<epoll_event> take(std::span<epoll_event> events_p) const {
         const int count =
@@ -69,8 +60,7 @@ class EventSet {
         return false;
     }
 
-    ucs::PrivateFd epoll_;
-    pid_t pid_ = 0;
+    ucs::UniqueFd epoll_;
 };
 
 }  // namespace tagwire::tcp

@@ -5,7 +5,6 @@
 
 #include <ucs/type/status.h>
 
-#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::tcp {
@@ -38,7 +37,6 @@ class Failures {
     TcpIface& iface_;
     ucs::ReserveVector<Connection*> failed_;
     ucs::ReserveVector<Connection*> buried_;
-    ucs::Rarely violations_;
 };
 
 }  // namespace tagwire::tcp

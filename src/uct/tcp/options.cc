@@ -96,9 +96,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kCount,
      .unit = "connections",
      .default_value = "64",
-     .doc =
-         "Accepted connections whose peer has not proved itself yet; one more ends one of the host "
-         "that has most of them.",
+     .doc = "Accepted connections whose peer has not proved itself yet; one more ends the oldest.",
      .offset = offsetof(TcpOptions, half_open_max),
      .min = 1,
      .max = 4096},

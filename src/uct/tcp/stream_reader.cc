@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
-#include "uct/checked_iov.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -70,7 +69,7 @@ void StreamReader::let_go(Connection& connection, const Posted& posted) {
     if (in == nullptr || in->posted != &posted)
         return;
     in->posted = nullptr;
-    in->waste(UCS_OK);
+    in->waste_left += std::exchange(in->place_left, 0);
 }
 
 // ---- Reading
@@ -121,18 +120,13 @@ unsigned StreamReader::read(Connection& connection) {
             return std::max(count, 1U);
         }
     }
-    if (got < 0 && errno == EFAULT && connection.incoming != nullptr) {
-        iface_.remote.lose_place(connection, *connection.incoming);
-        return 1;
-    }
     if (got < 0 && errno == EAGAIN) {
         if (connection.empty_reads < UINT8_MAX)
             ++connection.empty_reads;
         return 0;
     }
-    const bool is_silent = connection.is_silent || (got < 0 && errno == ETIMEDOUT);
-    iface_.failures.fail(connection,
-                         is_silent ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET);
+    iface_.failures.fail(connection, got < 0 && errno == ETIMEDOUT ? UCS_ERR_ENDPOINT_TIMEOUT
+                                                                   : UCS_ERR_CONNECTION_RESET);
     return 1;
 }
 
@@ -278,12 +272,8 @@ void StreamReader::place(Connection& connection, Incoming& in, const std::byte* 
                          std::size_t bytes) {
     Registrations::Pin pin;
     iface_.remote.find_place(connection, in, &pin);
-    std::size_t placed = std::min<std::size_t>(bytes, in.place_left);
-    if (placed > 0 && !uct::scatter_checked(in.cursor, from, placed)) {
-        pin.release();  // no callback runs under a pin
-        iface_.remote.lose_place(connection, in);
-        placed = 0;
-    }
+    const std::size_t placed = std::min<std::size_t>(bytes, in.place_left);
+    in.cursor.scatter(from, placed);
     in.place_left -= placed;
     in.put.address += placed;
     in.waste_left -= bytes - placed;
@@ -300,7 +290,7 @@ void StreamReader::finish_place(Connection& connection, Incoming& in) {
     std::memcpy(&eager, in.body, sizeof eager);
     destroy(in);
     if (posted != nullptr)
-        iface_.tags.complete(*posted, eager.tag, eager.imm, head.bytes - sizeof eager, status);
+        iface_.tags.complete(*posted, eager.tag, eager.imm, head.bytes - sizeof eager, UCS_OK);
     else
         iface_.remote.finish_placed(connection, head, put, op, status);
 }

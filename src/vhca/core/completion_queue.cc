@@ -69,14 +69,14 @@ bool CompletionQueue::poll(Completion* completion_p) {
 }
 
 void CompletionQueue::hand_over(const Cqe& cqe) {
-    if (state_ == State::kWell && !taker_->take(*this, completion_of(cqe))) [[unlikely]]
+    if (!is_broken_ && !taker_->take(*this, completion_of(cqe))) [[unlikely]]
         break_off();
     give_back(cqe);
 }
 
 void CompletionQueue::break_off() {
-    if (state_ == State::kWell) {
-        state_ = State::kBroken;
+    if (!is_broken_) {
+        is_broken_ = true;
         device_.note_broken(*this);
     }
 }
@@ -88,8 +88,6 @@ void CompletionQueue::announce() {
 }
 
 void CompletionQueue::arm(bool solicited_only) {
-    if (state_ == State::kStopped)
-        return;
     if (!solicited_only)
         armed_ = Armed::kAll;
     else if (armed_ == Armed::kNo)
@@ -101,7 +99,7 @@ void CompletionQueue::arm(bool solicited_only) {
 
 Cqe* CompletionQueue::claim() {
     const bool is_full = taker_ == nullptr && producer_ + delayed_ - consumer_ == capacity_;
-    if (is_full || state_ != State::kWell) [[unlikely]] {
+    if (is_full || is_broken_) [[unlikely]] {
         break_off();
         return nullptr;
     }
@@ -167,8 +165,6 @@ void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& unt
 }
 
 int CompletionQueue::resize(std::uint32_t cqe) {
-    if (state_ == State::kStopped)
-        return EIO;
     const std::uint64_t count = producer_ + delayed_ - consumer_;
     if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count)
         return EINVAL;

@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "vhca/driver/commands.hpp"
 #include "vhca/setup/describe.hpp"
@@ -36,10 +35,10 @@ bool are_aligned_alike(std::uint64_t a, std::uint64_t b) {
     return (a & (page - 1)) == (b & (page - 1));
 }
 
-int pin_range(std::uint64_t start, std::uint64_t bytes, unsigned access, Pinned* pinned_p) {
+int check_range(std::uint64_t start, std::uint64_t bytes) {
     if (bytes == 0 || start + bytes < start)
         return EINVAL;
-    return pin(reinterpret_cast<const void*>(start), bytes, access, pinned_p);
+    return is_mapped(reinterpret_cast<const void*>(start), bytes) ? 0 : EFAULT;
 }
 
 using Mac = std::array<std::uint8_t, 6>;
@@ -106,11 +105,9 @@ int reg_mr(Context& context, const Call& call) {
     PdObject* pd = context.pds.find(request.pd_handle);
     if (pd == nullptr)
         return EINVAL;
-    auto mr = std::make_unique<MrObject>();
-    if (const int error =
-            pin_range(request.start, request.length, request.access_flags, &mr->pinned)) {
+    if (const int error = check_range(request.start, request.length))
         return error;
-    }
+    auto mr = std::make_unique<MrObject>();
     mr->pd = pd;
     if (const int error = context.engine.device().create_mr(
             *pd->core, reinterpret_cast<void*>(request.start), request.length, request.hca_va,
@@ -158,17 +155,9 @@ int rereg_mr(Context& context, const Call& call) {
         if (pd == nullptr)
             return EINVAL;
     }
-    const unsigned access =
-        (request.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? request.access_flags : mr->core->access;
-    // A region that may be changed from now on is pinned anew, as one that moves.
-    const bool pins = moves || (changes_memory(access) && !changes_memory(mr->core->access));
-    Pinned pinned;
-    if (pins) {
-        const Mr& old = *mr->core;
-        if (const int error = moves ? pin_range(request.start, request.length, access, &pinned)
-                                    : pin(old.base, old.length, access, &pinned)) {
+    if (moves) {
+        if (const int error = check_range(request.start, request.length))
             return error;
-        }
     }
     if (const int error = context.engine.device().change_mr(
             *mr->core, static_cast<int>(request.flags), pd->core,
@@ -177,8 +166,6 @@ int rereg_mr(Context& context, const Call& call) {
         return error;
     }
     mr->pd = pd;
-    if (pins)
-        mr->pinned = std::move(pinned);
     if (moves)
         mr->core->iova = request.hca_va;
     return write_response(call.core_out,

@@ -3,7 +3,6 @@
 // with the header and the data that were sent. Handlers use, keep, receive or drop them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -38,7 +37,6 @@ class TrafficAm {
 
     struct Record {
         std::size_t length = 0, header_length = 0;
-        bool is_urgent = false;
         bool is_excused = false;
         bool is_handled = false;
     };
@@ -50,8 +48,7 @@ class TrafficAm {
     };
     struct Inbox {
         std::deque<std::vector<Record>> from;  // by sender
-        // ... of a lower number none may come any more, of those that are urgent or not
-        std::deque<std::array<std::size_t, 2>> next;
+        std::deque<std::size_t> next;          // ... of a lower number none may come any more
         std::vector<Kept> kept;
     };
 
