@@ -64,6 +64,8 @@ copy_checkout() {
 inside() {
     local root=$1 command begin failed=0
     shift
+    # Tests that mount things in a name space of their own need a root that is a mount.
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
