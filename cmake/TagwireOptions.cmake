@@ -33,7 +33,8 @@ if(PROJECT_IS_TOP_LEVEL)
     if(TAGWIRE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
         foreach(lang C CXX)
             set(CMAKE_${lang}_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache_launcher.sh
-                ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${TAGWIRE_CCACHE})
+                ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_${lang}_COMPILER_ID}
+                ${TAGWIRE_CCACHE})
         endforeach()
         if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
             # The times of headers differ between clones.

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# ccache_launcher.sh SOURCE_DIR BUILD_DIR CCACHE COMPILER ARGS...: compiles through ccache, so that
-# a clone at another path finds what was compiled before. Paths of the tree count from the build
-# directory, where the compiler runs. ccache makes them relative where it knows the option; those of
-# the build directory are made so here, as it does not know clang's of a precompiled header.
-source_dir=$1 build_dir=$2 ccache=$3
-shift 3
+# ccache_launcher.sh SOURCE_DIR BUILD_DIR COMPILER_ID CCACHE COMPILER ARGS...: compiles through
+# ccache, so that a clone at another path finds what was compiled before. COMPILER_ID is CMake's.
+# Paths of the tree count from the build directory, where the compiler runs. ccache makes them
+# relative where it knows the option; those of the build directory are made so here, as it does not
+# know clang's of a precompiled header.
+source_dir=$1 build_dir=$2 compiler_id=$3 ccache=$4
+shift 4
 [[ -x $ccache ]] || exec "$@"  # it was removed since the build directory was configured
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$source_dir} CCACHE_NOHASHDIR=1
 # The sloppiness is what ccache's manual asks for with precompiled headers, less what it says of
@@ -18,7 +19,7 @@ export CCACHE_EXTRAFILES=${CCACHE_EXTRAFILES:+$CCACHE_EXTRAFILES:}$0
 # clang writes into a precompiled header where each header of it is, made absolute, and wants it
 # there whenever the result is used: all names are absolute then, and the same for every clone.
 here='' up=''
-if [[ ${!#} == *cmake_pch.hxx.cxx && ${1##*/} == *clang* ]]; then
+if [[ ${!#} == *cmake_pch.hxx.cxx && $compiler_id == *Clang* ]]; then
     here=/proc/self/cwd/
     up=$(realpath -m --relative-to="$build_dir" "$source_dir")
 fi

@@ -23,7 +23,7 @@ CMAKE = """\
 cmake_minimum_required(VERSION 3.22)
 project(tree CXX)
 set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/launcher.sh ${PROJECT_SOURCE_DIR}
-    ${PROJECT_BINARY_DIR} CCACHE)
+    ${PROJECT_BINARY_DIR} ${CMAKE_CXX_COMPILER_ID} CCACHE)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
     add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
@@ -51,6 +51,9 @@ class Launcher(unittest.TestCase):
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("CCACHE_", "CMAKE_"))}
         self.environment["CCACHE_DIR"] = str(self.folder / "cache")
+        # As where the system's default compiler is clang.
+        self.unnamed_clang = self.folder / "c++"
+        self.unnamed_clang.symlink_to(shutil.which("clang++"))
 
     def make_clone(self, name):
         root = self.folder / name
@@ -80,12 +83,14 @@ class Launcher(unittest.TestCase):
         return status, hits, int(stats["cache_miss"])
 
     def test_a_clone_finds_what_one_that_is_gone_has_compiled(self):
-        for compiler in COMPILERS:
+        for compiler in (*COMPILERS, self.unnamed_clang):
             with self.subTest(compiler):
-                first = self.make_clone(f"{compiler} first")
+                shutil.rmtree(self.folder / "cache", ignore_errors=True)
+                name = Path(compiler).name
+                first = self.make_clone(f"{name} first")
                 self.assertEqual(self.build(first, compiler), (42, 0, OBJECTS))
                 shutil.rmtree(first)
-                second = self.make_clone(f"{compiler} second/deeper")
+                second = self.make_clone(f"{name} second/deeper")
                 self.assertEqual(self.build(second, compiler), (42, OBJECTS, 0))
                 # A source of its own is compiled with the header that was found.
                 (second / "src/other.cc").write_text(FILES["src/other.cc"].replace("{1}", "{1, 2}"))
