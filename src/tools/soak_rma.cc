@@ -203,6 +203,8 @@ void SoakRma::check_end(Decoder* message) {
     const std::uint64_t adds = message->number(), sends = message->number();
     std::uint64_t counter = 0;
     std::memcpy(&counter, window_, sizeof counter);
+    // The other side has ended; the end of its last message may not be told here yet.
+    link_.wait_until([this] { return handled_ == arrived_ || !wrong_.empty(); });
     if (!wrong_.empty())
         throw Failure(wrong_);
     if (counter != adds || handled_ != sends) {
