@@ -5,7 +5,8 @@
 A block of code behind a line `<!-- file: PATH -->` must be the file of that path, to the letter. A
 link leads to a file of the tree, and its part behind the # to a heading there. Each page of docs/
 has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from
-docs/README.md, decisions apart, which have a list of their own.
+docs/README.md, decisions apart, which have a list of their own. Numbers of bytes are those of the
+headers.
 """
 import re
 import sys
@@ -14,6 +15,14 @@ from pathlib import Path
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 
 
+# Sentences with a number, and the macro that has it.
+LIMITS = [(re.compile(pattern, re.IGNORECASE), macro) for pattern, macro in (
+    (r"\baddress\W[^.|]*?\bat most (\d+)\s+bytes", "TW_ADDRESS_BYTES_MAX"),
+    (r"\bkey\W[^.|]*?\bat most (\d+)\s+bytes", "TW_KEY_BYTES_MAX"),
+    (r"\bprivate data\W[^.|]*?(\d+)\s+bytes", "TW_PRIVATE_BYTES_MAX"),
+    (r"\bheader has at most (\d+)\s+bytes", "TW_AM_HEADER_MAX"))]
+NAMED = re.compile(r"`(TW_\w+_MAX)` \((\d+)\)")
+MACRO = re.compile(r"^#define (TW_\w+_MAX) +(\d+)\b", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -21,6 +30,25 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 def anchor_of(heading):
     """As the pages' hosts make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def wrong_limits(root):
+    macros = {name: number for header in (root / "src/protocols/api").glob("*.h")
+              for name, number in MACRO.findall(header.read_text())}
+    pages = [root / "README.md", *(page for folder in ("guide", "start", "reference", "man")
+                                   for page in sorted((root / "docs" / folder).iterdir())
+                                   if page.suffix in (".md", ".7", ".1"))]
+    said = 0
+    for page in pages:
+        text = page.read_text()
+        numbers = [(macro, found) for limit, macro in LIMITS for found in limit.findall(text)]
+        numbers += [named for named in NAMED.findall(text) if named[0] in macros]
+        said += len(numbers)
+        for macro, number in numbers:
+            if number != macros[macro]:
+                yield f"{page.relative_to(root)}: says {number}; {macro} is {macros[macro]}"
+    if said == 0:
+        yield "no page says a limit"
 
 
 def broken_links(root):
@@ -54,6 +82,7 @@ def homeless_pages(root):
 
 
 def problems(root):
+    yield from wrong_limits(root)
     yield from broken_links(root)
     yield from homeless_pages(root)
     shown = 0

@@ -12,7 +12,13 @@ from tidy import tracked_files
 FUNCTIONS_MAX = 40
 WHOLE = "protocols/worker/worker.hpp"
 # Larger ones, with what they have. A class that shrinks is entered anew, until it is here no more.
-LARGER = {}
+LARGER = {
+    "src/protocols/worker/endpoint.hpp:Endpoint": 50,
+    "src/protocols/transfer/send_queue.hpp:SendQueue": 49,
+    "src/protocols/connect/connector.hpp:Connector": 47,
+    "src/protocols/worker/peer_table.hpp:PeerTable": 44,
+    "src/uct/tcp/tcp_iface.hpp:TcpIface": 43,
+}
 INCLUDERS_MAX = 7
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)

@@ -53,11 +53,14 @@ class Server {
         (void)account.reply_to->tag_send(bytes_of(account.sum), kReply, msg::Op(TW_OP_INJECT));
         post();
     }
-    /// A client comes or goes. Its endpoint has failed then, or was never made.
+    /// A client comes or goes. It has closed its endpoint, and this side closes its own; or that
+    /// has failed, or was never made.
     void operator()(std::uint64_t client, tw_peer_event_t event, tw_status_t) {
-        if (event == TW_PEER_UP)
+        if (event == TW_PEER_UP || event == TW_PEER_BACK)
             return;
         accounts_.erase(client);
+        if (event == TW_PEER_LEFT)
+            return;
         ++gone_;
         lost_ += event == TW_PEER_FAILED ? 1 : 0;
     }

@@ -108,6 +108,10 @@ TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 /// TW_BOOTSTRAP_BYTES_MAX. `out` has room for size * bytes, in the order of ranks; `in` may be this
 /// rank's own place in it, and otherwise does not overlap it. Both may be NULL where `bytes` is 0.
 ///
+/// Like every call that waits here it progresses no worker: messages that wait for progress stay
+/// where they are until the call returns. Wait for tw_ep_flush() of the endpoints first, or for
+/// whatever else other ranks need before they call.
+///
 /// TW_OK: `out` is complete here. Another rank may still fail; the next call will tell.
 /// TW_ERR_INVALID_PARAM: an argument is wrong, and the job goes on; or the ranks make different
 /// calls or give different lengths, and the job has failed.
@@ -117,7 +121,8 @@ TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 TAGWIRE_API tw_status_t tw_bootstrap_allgather(tw_bootstrap_h bs, const void* in, size_t bytes,
                                                void* out);
 
-/// Returns when all ranks have called it. Statuses: as tw_bootstrap_allgather().
+/// Returns when all ranks have called it. It progresses no worker. Statuses: as
+/// tw_bootstrap_allgather().
 TAGWIRE_API tw_status_t tw_bootstrap_barrier(tw_bootstrap_h bs);
 
 /// Describes the last failure of a call of this header in the calling thread.

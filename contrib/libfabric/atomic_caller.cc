@@ -112,7 +112,8 @@ ssize_t AtomicCaller::begin(const AtomicCall& call) {
         return error;
     const bool is_fenced = (call.flags & FI_FENCE) != 0;
     const bool waits = is_fenced && (is_pending(ep) || Ep::peer_of(ep).waiting != 0);
-    if (waits || (owner_.tx.cq != nullptr && owner_.tx.cq->is_full()))
+    if (waits || Ep::peer_of(ep).atomics >= kAtomicsOfPeerMax ||
+        (owner_.tx.cq != nullptr && owner_.tx.cq->is_full()))
         return owner_.try_again();
     Slot* const slot = take(call, checked, ep);
     if (slot == nullptr)
@@ -128,11 +129,13 @@ ssize_t AtomicCaller::begin(const AtomicCall& call) {
     const std::size_t bytes = write_data(call, checked, data.data());
     const tw_status_t status = send_copy(
         ep, kAtomicAsk, AtomicBytes(std::as_bytes(std::span(&header, 1))), {data.data(), bytes},
-        {.flags =
-             flag_if(is_fenced, TW_OP_FENCE) | flag_if((call.flags & FI_MORE) != 0, TW_OP_MORE),
+        {.flags = TW_OP_URGENT | flag_if(is_fenced, TW_OP_FENCE) |
+                  flag_if((call.flags & FI_MORE) != 0, TW_OP_MORE),
          .inject_bytes_max = owner_.inject_bytes_max});
-    if (status == TW_OK)
+    if (status == TW_OK) {
+        ++Ep::peer_of(ep).atomics;
         return 0;
+    }
     put(*slot);
     return owner_.not_taken(status);
 }
@@ -149,7 +152,6 @@ AtomicCaller::Slot* AtomicCaller::take(const AtomicCall& call, const Checked& ch
             if (free_ == nullptr && slots_.size() < kAtomicsMax) {
                 free_ = &slots_.emplace_back();
                 free_->number = static_cast<std::uint32_t>(slots_.size() - 1);
-                free_->owner = this;
             }
             return 0;
         }) != 0 ||
@@ -186,8 +188,7 @@ AtomicCaller::Slot* AtomicCaller::find(std::uint64_t id, tw_ep_h ep) {
     if (ep == nullptr || number >= slots_.size())
         return nullptr;
     Slot& slot = slots_[number];
-    const bool waits = slot.ep == ep && !slot.is_receiving && slot.message == nullptr;
-    return waits && slot.use == id >> 32 ? &slot : nullptr;
+    return slot.ep == ep && slot.use == id >> 32 ? &slot : nullptr;
 }
 
 bool AtomicCaller::is_pending(tw_ep_h ep) const {
@@ -199,7 +200,7 @@ void AtomicCaller::drop(tw_ep_h ep, int error) {
     if (is_idle() || ep == nullptr)
         return;
     for (Slot& slot : slots_)
-        if (slot.ep == ep && !slot.is_receiving)
+        if (slot.ep == ep)
             finish(slot, error);
 }
 
@@ -209,8 +210,7 @@ int AtomicCaller::cancel(const void* context) {
     });
     if (found == slots_.end())
         return -FI_ENOENT;
-    if (!found->is_receiving)
-        finish(*found, FI_ECANCELED);
+    finish(*found, FI_ECANCELED);
     return 0;
 }
 
@@ -223,81 +223,22 @@ void AtomicCaller::on_reply(void* arg, tw_am_t* am) {
         return caller.owner_.refusals.add(am->source, "a reply to an atomic has another length");
     std::memcpy(&reply, am->header, sizeof reply);
     Slot* const slot = caller.find(reply.id, am->ep);
-    if (slot == nullptr) {
-        if (!caller.was_used(reply.id))
-            caller.owner_.refusals.add(am->source, "no atomic operation waits for this reply");
+    if (slot == nullptr && !caller.was_used(reply.id))
+        return caller.owner_.refusals.add(am->source, "no atomic operation waits for this reply");
+    if (am->ep != nullptr && Ep::peer_of(am->ep).atomics > 0)
+        --Ep::peer_of(am->ep).atomics;
+    if (slot == nullptr)
         return;
-    }
     if (reply.error != 0)
         return caller.finish(*slot, reply.error < FI_ERRNO_MAX ? int(reply.error) : FI_EOTHER);
-    if (am->length != slot->result_bytes)
+    if (am->length != slot->result_bytes || (am->flags & TW_AM_RNDV) != 0)
         return caller.finish(*slot, FI_EIO);
-    caller.take_results(*slot, *am);
-}
-
-void AtomicCaller::take_results(Slot& slot, const tw_am_t& am) {
-    if ((am.flags & TW_AM_RNDV) == 0) [[likely]] {
-        scatter(slot.more != nullptr ? slot.more.get() : &slot.result, slot.result_count,
-                static_cast<const std::byte*>(am.data));
-        return finish(slot, 0);
-    }
-    tw_status_t status = start_receive(slot, am.message);
-    if (status == TW_ERR_NO_RESOURCE) {
-        auto kept = am;
-        status = tw_am_keep(&kept, &slot.message);
-        kept_ += status == TW_OK ? 1 : 0;
-        owner_.backlog_changed();
-    }
-    if (status != TW_OK)
-        finish(slot, error_of(status));
-}
-
-/// TW_OK: it has ended, or will.
-tw_status_t AtomicCaller::start_receive(Slot& slot, tw_message_h message) {
-    tw_op_t op;
-    fill(op, 0);
-    op.context = &slot;
-    op.complete = on_results;
-    slot.is_receiving = true;
-    const tw_iov_t* const list = slot.more != nullptr ? slot.more.get() : &slot.result;
-    const tw_status_t status =
-        tw_am_recvv(owner_.worker, message, list, slot.result_count, &op, nullptr);
-    if (status == TW_INPROGRESS)
-        return TW_OK;
-    slot.is_receiving = false;
-    if (status == TW_OK)
-        finish(slot, 0);
-    return status;
-}
-
-void AtomicCaller::on_results(const tw_completion_t* done) {
-    auto& slot = *static_cast<Slot*>(done->context);
-    slot.is_receiving = false;
-    slot.owner->finish(slot, error_of(done->status));
-}
-
-void AtomicCaller::resume() {
-    for (std::size_t i = 0; i < slots_.size() && kept_ != 0; ++i) {
-        Slot& slot = slots_[i];
-        if (slot.message == nullptr)
-            continue;
-        tw_message_h const message = std::exchange(slot.message, nullptr);
-        const tw_status_t status = start_receive(slot, message);
-        if (status == TW_ERR_NO_RESOURCE) {
-            slot.message = message;
-            return;
-        }
-        --kept_;
-        if (status != TW_OK)
-            finish(slot, error_of(status));
-    }
+    scatter(slot->more != nullptr ? slot->more.get() : &slot->result, slot->result_count,
+            static_cast<const std::byte*>(am->data));
+    caller.finish(*slot, 0);
 }
 
 void AtomicCaller::finish(Slot& slot, int error) {
-    if (slot.message != nullptr) {
-        tw_am_release(owner_.worker, std::exchange(slot.message, nullptr));
-        --kept_;
-    }
     const std::uint64_t flags = FI_ATOMIC | (slot.reads ? FI_READ : FI_WRITE);
     Cntr* const cntr = slot.reads ? owner_.counters.reads : owner_.counters.writes;
     void* const context = slot.context;
@@ -315,7 +256,6 @@ void AtomicCaller::finish(Slot& slot, int error) {
     entry.op_context = context;
     entry.flags = flags;
     entry.err = error;
-    entry.prov_errno = error;
     owner_.tx.cq->push_error(entry);
 }
 

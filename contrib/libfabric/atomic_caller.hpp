@@ -10,8 +10,10 @@
 // 2. Every operation ends with its reply, so that each has the strongest level of completion and
 //    reports what the owner refuses. An operation with FI_FENCE begins when those before it to the
 //    same peer have ended.
-// 3. Operands are copied by the call. Results go straight to the program.
-// 4. All of this runs with the domain's lock.
+// 3. Operands are copied by the call. Results come with the reply.
+// 4. At most kAtomicsOfPeerMax requests to one peer have no reply, so that its replies take no more
+//    memory of it than it allows (letters.hpp). One that was cancelled counts until its reply.
+// 5. All of this runs with the domain's lock.
 #pragma once
 
 #include <rdma/fi_atomic.h>
@@ -65,25 +67,18 @@ class AtomicCaller {
     bool is_pending(tw_ep_h ep) const;
     /// Ends all operations on memory of that peer; `error` is positive.
     void drop(tw_ep_h ep, int error);
-    /// Ends one operation of that context, which the peer may carry out all the same; one whose
-    /// results come ends by itself. 0, or -FI_ENOENT: there is none.
+    /// Ends one operation of that context, which the peer may carry out all the same. 0, or
+    /// -FI_ENOENT: there is none.
     int cancel(const void* context);
-    /// Replies wait for a later progress.
-    bool has_kept() const { return kept_ != 0; }
-    /// Goes on with them.
-    void resume();
 
   private:
     struct Slot {
         std::uint32_t use = 0;
-        bool is_receiving = false;  ///< Its results come, and end it whatever happens.
         bool is_reported = false;
         bool reads = false;
         tw_ep_h ep = nullptr;  ///< nullptr: it is free.
         Slot* next_free = nullptr;
-        AtomicCaller* owner = nullptr;
         void* context = nullptr;
-        tw_message_h message = nullptr;  ///< A reply whose results are to be received.
         std::size_t result_bytes = 0;
         std::unique_ptr<tw_iov_t[]> more;  ///< The list of results, if they are not one.
         tw_iov_t result{};
@@ -108,16 +103,12 @@ class AtomicCaller {
         return number < slots_.size() && id >> 32 < slots_[number].use;
     }
     static void on_reply(void* arg, tw_am_t* am);
-    static void on_results(const tw_completion_t* done);
-    void take_results(Slot& slot, const tw_am_t& am);
-    tw_status_t start_receive(Slot& slot, tw_message_h message);
     void finish(Slot& slot, int error);
 
     Ep& owner_;
     std::deque<Slot> slots_;
     Slot* free_ = nullptr;
     std::size_t under_way_ = 0;
-    std::size_t kept_ = 0;
 };
 
 }  // namespace tagwire::fi

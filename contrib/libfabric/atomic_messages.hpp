@@ -28,12 +28,11 @@
 
 namespace tagwire::fi {
 
-inline constexpr Letter kAtomicAsk = kAtomicFirst;
-inline constexpr auto kAtomicTell = static_cast<Letter>(kAtomicFirst + 1);
-
 /// Bytes of the operands of one call: the greatest count is that of the datatype in them.
 inline constexpr std::size_t kAtomicBytesMax = 4096;
 inline constexpr std::size_t kAtomicSegmentsMax = 16;
+/// Requests of an endpoint to one peer without a reply.
+inline constexpr std::size_t kAtomicsOfPeerMax = Outbox::kDataRepliesMax / 2;
 
 struct AtomicHeader {
     std::uint64_t id;
@@ -62,7 +61,9 @@ static_assert(sizeof(AtomicReply) == 16);
 inline constexpr std::size_t kAtomicDataMax =
     kAtomicSegmentsMax * sizeof(AtomicSegment) + 2 * kAtomicBytesMax;
 
-using AtomicBytes = std::span<const std::byte>;
+static_assert(sizeof(AtomicHeader) + kAtomicDataMax <= TW_AM_URGENT_MAX);
+
+using AtomicBytes = LetterBytes;
 
 /// A request that was checked, all but its addresses and keys. Its data stays where it was.
 struct AtomicRequest {

@@ -17,7 +17,7 @@ Cntr& cntr_of(fid_cntr* handle) {
 
 int close_cntr(fid* handle) {
     auto& cntr = object_of<Cntr, fid_cntr>(handle);
-    if (cntr.has_endpoints() || cntr.regions != 0)
+    if (cntr.is_bound())
         return -FI_EBUSY;
     delete &cntr;
     return 0;
@@ -126,16 +126,55 @@ int Cntr::add_endpoint(Ep& ep) {
     if (std::ranges::find(eps_, &ep) != eps_.end())
         return 0;
     eps_.push_back(&ep);
-    return sleeper_.add(ep.worker);
+    const int error = watch(ep);
+    if (error != 0)
+        eps_.pop_back();
+    return error;
 }
 
 void Cntr::remove_endpoint(Ep& ep) {
     std::erase(eps_, &ep);
+    unwatch(ep);
+}
+
+int Cntr::add_region() {
+    if (regions_ == 0) {
+        domain.region_cntrs.push_back(this);
+        for (const Ep* ep : domain.eps) {
+            if (const int error = watch(*ep); error != 0) {
+                regions_ = 1;
+                remove_region();
+                return error;
+            }
+        }
+    }
+    ++regions_;
+    return 0;
+}
+
+void Cntr::remove_region() {
+    if (--regions_ > 0)
+        return;
+    std::erase(domain.region_cntrs, this);
+    for (const Ep* ep : domain.eps)
+        if (std::ranges::find(eps_, ep) == eps_.end())
+            unwatch(*ep);
+}
+
+int Cntr::watch(const Ep& ep) {
+    return sleeper_.has(ep.worker) ? 0 : sleeper_.add(ep.worker);
+}
+
+void Cntr::unwatch(const Ep& ep) {
     sleeper_.remove(ep.worker);
 }
 
 void Cntr::progress() {
     domain.is_progressed = true;
+    if (regions_ != 0) {
+        domain.progress();
+        return;
+    }
     for (Ep* ep : eps_)
         ep->progress();
 }

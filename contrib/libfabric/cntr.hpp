@@ -27,7 +27,14 @@ class Cntr : public fid_cntr {
 
     int add_endpoint(Ep& ep);
     void remove_endpoint(Ep& ep);
-    bool has_endpoints() const { return !eps_.empty(); }
+    /// A region that it counts for, one more or one less. An operation on it may come by any
+    /// endpoint of the domain, so that the counter progresses all of them.
+    int add_region();
+    void remove_region();
+    /// An endpoint of the domain was opened, or is closed, while there is such a region.
+    int watch(const Ep& ep);
+    void unwatch(const Ep& ep);
+    bool is_bound() const { return !eps_.empty() || regions_ != 0; }
     void count_success() {
         ++successes_;
         sleeper_.wake();
@@ -50,7 +57,6 @@ class Cntr : public fid_cntr {
 
     Domain& domain;
     const fi_wait_obj wait_obj;
-    int regions = 0;  ///< Registered memory that it counts for; with the domain's lock.
 
   private:
     void progress();
@@ -58,7 +64,8 @@ class Cntr : public fid_cntr {
     std::uint64_t successes_ = 0;
     std::uint64_t errors_ = 0;
     std::uint64_t seen_ = 0;  ///< Both together, at the last look.
-    std::vector<Ep*> eps_;
+    std::vector<Ep*> eps_;    // bound to it
+    int regions_ = 0;
     Sleeper sleeper_;
 };
 

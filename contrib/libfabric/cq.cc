@@ -218,8 +218,10 @@ void Cq::lose() {
     mark_changed();
 }
 
-void Cq::push_error(const fi_cq_err_entry& error) {
+void Cq::push_error(fi_cq_err_entry error) {
     entries_.end_loan();
+    if (error.prov_errno == TW_OK)
+        error.prov_errno = status_of(error.err);
     const int status = without_exceptions([&] {
         errors_.push_back({passed_ + entries_.waiting(), error});
         return 0;

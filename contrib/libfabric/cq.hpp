@@ -62,7 +62,9 @@ class Cq : public fid_cq {
     void push_fast(const Entry& entry) {
         entries_.push_fast(entry);
     }
-    void push_error(const fi_cq_err_entry& error);
+    /// Its prov_errno is a tw_status_t, as fi_cq_strerror() takes it; TW_OK: the one that `err`
+    /// stands for.
+    void push_error(fi_cq_err_entry error);
 
     // ---- The calls of fi_cq(3)
 

@@ -68,7 +68,7 @@ Domain::Domain(Fabric& parent, const fi_info& info, void* user_context)
       is_locked(info.domain_attr->threading != FI_THREAD_DOMAIN ||
                 info.domain_attr->data_progress == FI_PROGRESS_AUTO),
       av_type(info.domain_attr->av_type),
-      mr_modes(MrModes::of(info.domain_attr->mr_mode)) {
+      is_mr_basic(info.domain_attr->mr_mode == kMrModeBasic) {
     fid.fclass = FI_CLASS_DOMAIN;
     fid.context = user_context;
     fid.ops = &domain_fid_ops;

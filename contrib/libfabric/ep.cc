@@ -55,6 +55,8 @@ Ep::~Ep() {
     if (av_ != nullptr)
         std::erase(av_->eps, this);
     std::erase(domain.eps, this);
+    for (Cntr* cntr : domain.region_cntrs)
+        cntr->unwatch(*this);
     if (domain.auto_progress != nullptr)
         domain.auto_progress->remove(worker);
     keys.clear();
@@ -74,6 +76,8 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
         const tw_worker_params_t params = {.thread_mode = TW_THREAD_SERIALIZED,
                                            .ep_failed = on_failed,
                                            .ep_failed_arg = nullptr,
+                                           .peer_event = on_peer_event,
+                                           .peer_event_arg = ep.get(),
                                            .rma_event = on_remote_put,
                                            .rma_event_arg = ep.get()};
         tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
@@ -93,6 +97,9 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
                 return error;
         }
         domain.eps.push_back(ep.get());
+        for (Cntr* cntr : domain.region_cntrs)
+            if (const int error = cntr->watch(*ep); error != 0)
+                return error;
         if (domain.auto_progress != nullptr) {
             if (const int error = domain.auto_progress->add(ep->worker); error != 0)
                 return error;
@@ -126,7 +133,9 @@ std::optional<Name> Ep::name(tw_status_t* status_p) const {
 
 int Ep::bind(fid_t other, std::uint64_t flags) {
     const Guard guard(domain);
-    if (is_enabled)
+    // Counters only look on, so that they may come at any time. Sandia OpenSHMEM binds its own to
+    // an endpoint that is enabled, as the providers tcp, verbs and opx let it.
+    if (is_enabled && other->fclass != FI_CLASS_CNTR)
         return -FI_EOPBADSTATE;
     switch (other->fclass) {
         case FI_CLASS_CQ:
@@ -183,10 +192,19 @@ int Ep::bind_cntr(Cntr& cntr, std::uint64_t flags) {
     // Without that capability nobody asks for them to be counted.
     if ((caps & FI_RMA_EVENT) == 0)
         flags &= ~std::uint64_t{FI_REMOTE_READ | FI_REMOTE_WRITE};
+    if (flags == 0)
+        return 0;
+    const int error = without_exceptions([&] { return cntr.add_endpoint(*this); });
+    if (error != 0)
+        return error;
     for (const auto& [way, cntr_p] : ways)
         if ((flags & way) != 0)
             *cntr_p = &cntr;
-    return flags == 0 ? 0 : cntr.add_endpoint(*this);
+    if (is_enabled)
+        fold();
+    if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0)
+        key_service.revoke_all();
+    return 0;
 }
 
 int Ep::bind_av(Av& vector) {
@@ -383,18 +401,51 @@ void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
     FI_INFO(&provider, FI_LOG_EP_CTRL, "the endpoint to a peer failed: %s\n",
             tw_status_string(status));
     Peer& peer = peer_of(ep);
-    if (!peer.is_closing)
-        peer.owner.left_peer(peer, error_of(status));
+    if (peer.is_closing)
+        return;
+    peer.owner.left_peer(peer, error_of(status));
+    // The program does not know it, so nobody else would forget it.
+    if (peer.source == FI_ADDR_NOTAVAIL)
+        peer.owner.lose(peer.worker_id);
+}
+
+void Ep::on_peer_event(void* arg, std::uint64_t worker_id, tw_peer_event_t event, tw_status_t) {
+    if (event != TW_PEER_UP)
+        static_cast<Ep*>(arg)->key_service.forget(worker_id);
+}
+
+void Ep::lose(std::uint64_t worker_id) {
+    Peer* const peer = find_peer(worker_id);
+    if (peer == nullptr || peer->is_closing)
+        return;
+    peer->is_lost = has_lost_peers_ = true;
+    backlog_changed();
+}
+
+void Ep::drop_lost_peers() {
+    if (!std::exchange(has_lost_peers_, false))
+        return;
+    for (auto it = known_.begin(); it != known_.end();) {
+        Peer& peer = it->second;
+        if (!peer.is_lost || peer.is_closing) {
+            ++it;
+            continue;
+        }
+        left_peer(peer, FI_ECONNABORTED);
+        if (av_ != nullptr)
+            hold_sends(peer);
+        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        it = known_.erase(it);
+    }
 }
 
 bool Ep::is_settled() {
     const Guard guard(domain);
-    return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle() && atomic_server.is_idle();
+    return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle();
 }
 
 void Ep::backlog_changed() {
-    set_backlog(!outbox.is_empty() || one_sided.has_held() || atomics.has_kept() ||
-                !atomic_server.is_idle());
+    set_backlog(!outbox.is_empty() || one_sided.has_held() || has_lost_peers_);
 }
 
 void Ep::set_backlog(bool has_backlog) {
@@ -407,10 +458,9 @@ void Ep::set_backlog(bool has_backlog) {
 }
 
 unsigned Ep::clear_backlog() {
+    drop_lost_peers();
     outbox.flush();
     one_sided.resume();
-    atomics.resume();
-    atomic_server.resume();
     backlog_changed();
     return has_backlog_ ? 0 : 1;
 }

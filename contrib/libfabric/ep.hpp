@@ -127,7 +127,9 @@ struct Peer {
     fi_addr_t source;  ///< The number that its messages are reported with.
     tw_ep_h ep = nullptr;
     bool is_closing = false;
+    bool is_lost = false;  ///< It is to be closed by force and forgotten (Ep::lose()).
     unsigned waiting = 0;  ///< One-sided operations that have not begun.
+    unsigned atomics = 0;  ///< Atomics that it has not replied to.
 };
 
 class Ep : public fid_ep {
@@ -178,6 +180,9 @@ class Ep : public fid_ep {
     bool holds_sends(fi_addr_t addr, tw_ep_h to) const {
         return known_peer(addr) == nullptr && peer_of(to).waiting != 0;
     }
+    /// The connection to that worker is of no more use: it is closed by force in the next progress,
+    /// and both sides end what they wait for.
+    void lose(std::uint64_t worker_id);
     /// The address vector has removed this number.
     void forget(fi_addr_t addr);
     /// Messages of that worker are reported with this number from now on. FI_ADDR_NOTAVAIL: none of
@@ -270,6 +275,9 @@ class Ep : public fid_ep {
     fi_addr_t source_of(tw_ep_h from, std::uint64_t worker_id) const;
     static void on_failed(void* arg, tw_ep_h ep, tw_status_t status);
     static void on_remote_put(void* arg, const tw_completion_t* done);
+    static void on_peer_event(void* arg, std::uint64_t worker_id, tw_peer_event_t event,
+                              tw_status_t status);
+    void drop_lost_peers();
     unsigned clear_backlog();
     void set_backlog(bool has_backlog);
     /// The connection is left or has failed: ends what has not begun.
@@ -326,6 +334,7 @@ class Ep : public fid_ep {
     int open_door(const void* address);
 
     bool has_backlog_ = false;
+    bool has_lost_peers_ = false;
     bool is_left_ = false;  ///< By the program: connections are only closed from now on.
     std::unique_ptr<Door> door_;
     Av* av_ = nullptr;

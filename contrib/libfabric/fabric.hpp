@@ -22,6 +22,7 @@
 
 namespace tagwire::fi {
 
+class Cntr;
 class Ep;
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric_p, void* context);
@@ -57,11 +58,12 @@ class Domain : public fid_domain {
     Fabric& fabric;
     const bool is_locked;
     const fi_av_type av_type;
-    const MrModes mr_modes;
+    const bool is_mr_basic;  ///< Regions have addresses and keys of the provider (FI_MR_BASIC).
     std::mutex lock;
     tw_context_h context = nullptr;
     std::vector<Ep*> eps;
     Regions regions;
+    std::vector<Cntr*> region_cntrs;  ///< Counters of regions, each once.
     std::atomic<int> children = 0;
     bool is_progressed = false;  ///< By the program, since auto_progress has looked.
     std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.

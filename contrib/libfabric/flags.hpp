@@ -19,6 +19,8 @@ inline void fill(tw_op_t& op, std::uint32_t flags) {
     op.source = nullptr;
     op.message = nullptr;
     op.done = nullptr;
+    op.cq = nullptr;
+    op.counter = nullptr;
 }
 
 /// `flag` if `is_set`, else nothing.

@@ -63,15 +63,13 @@ std::uint64_t caps_for(const fi_info* hints) {
     return caps;
 }
 
-/// A program that can name memory of peers by addresses, or by keys that the provider chooses, is
-/// asked to: no key is then used twice.
-int mr_mode_for(std::uint32_t version, std::uint64_t caps, const fi_domain_attr* hints) {
+/// No mode is needed, so that each one that the program could serve is cleared (fi_mr(3)). The two
+/// values of early versions stand for all modes and for none, and are kept in later ones as well.
+int mr_mode_for(std::uint32_t version, const fi_domain_attr* hints) {
     const int asked = hints == nullptr ? 0 : hints->mr_mode;
-    if (FI_VERSION_LT(version, FI_VERSION(1, 5)))
-        return asked == kMrModeBasic ? kMrModeBasic : kMrModeScalable;
-    if ((caps & kOneSided) == 0)
-        return 0;
-    return asked == kMrModeBasic ? kMrModeBasic : asked & kMrModes;
+    if (asked == kMrModeBasic || asked == kMrModeScalable)
+        return asked;
+    return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? kMrModeScalable : 0;
 }
 
 void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
@@ -109,8 +107,7 @@ void fill_endpoint(fi_ep_attr& attr, std::uint64_t caps, const fi_ep_attr* hints
     attr.rx_ctx_cnt = 1;
 }
 
-void fill_domain(fi_domain_attr& attr, std::uint32_t version, std::uint64_t caps,
-                 const fi_domain_attr* hints) {
+void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_attr* hints) {
     attr.name = strdup(kName);
     attr.threading = FI_THREAD_SAFE;
     attr.control_progress = FI_PROGRESS_MANUAL;
@@ -128,7 +125,7 @@ void fill_domain(fi_domain_attr& attr, std::uint32_t version, std::uint64_t caps
         if (hints->av_type != FI_AV_UNSPEC)
             attr.av_type = hints->av_type;
     }
-    attr.mr_mode = mr_mode_for(version, caps, hints);
+    attr.mr_mode = mr_mode_for(version, hints);
     attr.mr_key_size = sizeof(std::uint64_t);
     attr.cq_data_size = sizeof(std::uint64_t);
     attr.cq_cnt = attr.ep_cnt = attr.cntr_cnt = kObjectsMax;
@@ -183,8 +180,7 @@ int make_info(std::uint32_t version, const fi_info* hints, const Found& found, f
     fill_receive(*info->rx_attr, info->caps, info->mode,
                  hints == nullptr ? nullptr : hints->rx_attr);
     fill_endpoint(*info->ep_attr, info->caps, hints == nullptr ? nullptr : hints->ep_attr);
-    fill_domain(*info->domain_attr, version, info->caps,
-                hints == nullptr ? nullptr : hints->domain_attr);
+    fill_domain(*info->domain_attr, version, hints == nullptr ? nullptr : hints->domain_attr);
     info->fabric_attr->name = strdup(kName);
     if (hints != nullptr && hints->fabric_attr != nullptr)
         info->fabric_attr->fabric = hints->fabric_attr->fabric;

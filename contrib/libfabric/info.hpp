@@ -46,9 +46,6 @@ inline constexpr std::uint64_t kTxOpFlags = kLevels | FI_COMPLETION | FI_INJECT 
 inline constexpr std::uint64_t kRxOpFlags =
     FI_COMPLETION | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_MORE;
 
-/// Bits of mr_mode that a program may ask for; none is needed.
-inline constexpr int kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-
 inline constexpr std::size_t kQueueDefault = 1024;
 inline constexpr std::size_t kQueueMax = std::size_t{1} << 20;
 inline constexpr std::size_t kObjectsMax = 65536;  ///< Endpoints, queues, counters of a domain.

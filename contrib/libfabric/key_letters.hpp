@@ -34,14 +34,16 @@ struct TellKeyLetter {
 };
 static_assert(sizeof(TellKeyLetter) == 48 + TW_KEY_BYTES_MAX);
 
-/// kNotice
+/// kNotice. An operation on several regions has one for each; the first one counts at the endpoint.
 struct NoticeLetter {
     std::uint64_t key;
     std::uint64_t imm;
     std::uint64_t length;
     std::uint32_t is_read;
-    std::uint32_t has_data;  ///< `imm` and `length` are for the queue.
+    std::uint16_t has_data;    ///< `imm` and `length` are for the queue.
+    std::uint16_t is_further;  ///< Its operation has a notice already.
 };
+static_assert(sizeof(NoticeLetter) == 32);
 
 /// Nothing: it is no such letter, which is all header, and is counted as refused.
 template <class Letter>

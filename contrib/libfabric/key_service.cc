@@ -105,6 +105,11 @@ void KeyService::revoke(std::uint64_t key) {
         owner_.outbox.send(worker_id, kRevokeKey, KeyLetter{key});
 }
 
+void KeyService::revoke_all() {
+    while (!told_.empty())
+        revoke(told_.begin()->first);
+}
+
 void KeyService::on_forgot(void* arg, tw_am_t* am) {
     auto& service = *static_cast<KeyService*>(arg);
     if (const auto letter = letter_of<KeyLetter>(*am, service.owner_.refusals))
@@ -146,15 +151,31 @@ bool KeyService::is_counted(const RemoteKey& remote, Access access) {
                                                     : kCountsWrites | kEndpointCountsWrites)) != 0;
 }
 
-void KeyService::tell(const Peer& peer, std::uint64_t key, Access access) {
-    if (!peer.is_closing)
-        owner_.outbox.send(peer.worker_id, kNotice,
-                           NoticeLetter{key, 0, 0, access == Access::kRead ? 1U : 0U, 0});
+void KeyService::notify(const Peer& peer, std::span<const std::uint64_t> keys,
+                        NoticeLetter notice) {
+    for (const std::uint64_t key : keys) {
+        if (peer.is_closing)
+            return;
+        notice.key = key;
+        owner_.outbox.send(peer.worker_id, kNotice, notice);
+        notice.has_data = 0;
+        notice.is_further = 1;
+    }
 }
 
-void KeyService::tell_data(const Peer& peer, std::uint64_t key, const Data& data) {
-    if (!peer.is_closing)
-        owner_.outbox.send(peer.worker_id, kNotice, NoticeLetter{key, data.imm, data.length, 0, 1});
+void KeyService::tell(const Peer& peer, std::span<const std::uint64_t> keys, Access access) {
+    NoticeLetter notice{};
+    notice.is_read = access == Access::kRead ? 1 : 0;
+    notify(peer, keys, notice);
+}
+
+void KeyService::tell_data(const Peer& peer, std::span<const std::uint64_t> keys,
+                           const Data& data) {
+    NoticeLetter notice{};
+    notice.imm = data.imm;
+    notice.length = data.length;
+    notice.has_data = 1;
+    notify(peer, keys, notice);
 }
 
 void KeyService::on_notice(void* arg, tw_am_t* am) {
@@ -164,20 +185,19 @@ void KeyService::on_notice(void* arg, tw_am_t* am) {
         return;
     if (!service.informed_.contains(am->source))
         return service.owner_.refusals.add(am->source, "a notice of who has been given no key");
-    service.count(service.owner_.domain.regions.find(letter->key),
-                  letter->is_read != 0 ? Access::kRead : Access::kWrite);
+    const bool is_read = letter->is_read != 0;
+    if (letter->is_further == 0)
+        service.count(is_read ? Access::kRead : Access::kWrite);
+    if (const Mr* mr = service.owner_.domain.regions.find(letter->key); mr != nullptr)
+        mr->count(is_read ? FI_REMOTE_READ : FI_REMOTE_WRITE);
     if (letter->has_data != 0)
         service.owner_.push_remote_data(letter->imm, letter->length, am->ep, am->source);
 }
 
-void KeyService::count(const Mr* mr, Access access) const {
-    const bool is_read = access == Access::kRead;
+void KeyService::count(Access access) const {
     const Counters& counters = owner_.counters;
-    if (Cntr* cntr = is_read ? counters.remote_reads : counters.remote_writes; cntr != nullptr)
-        cntr->count_success();
-    if (mr == nullptr)
-        return;
-    if (Cntr* cntr = is_read ? mr->remote_reads : mr->remote_writes; cntr != nullptr)
+    Cntr* const cntr = access == Access::kRead ? counters.remote_reads : counters.remote_writes;
+    if (cntr != nullptr)
         cntr->count_success();
 }
 

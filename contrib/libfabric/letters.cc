@@ -2,7 +2,8 @@
 #include "letters.hpp"
 
 #include <bit>
-#include <cstring>
+#include <memory>
+#include <utility>
 
 #include "ep.hpp"
 #include "flags.hpp"
@@ -17,59 +18,152 @@ void Refusals::add(std::uint64_t worker_id, const char* why) {
                 static_cast<unsigned long long>(count_));
 }
 
-tw_status_t Outbox::try_send(Post& post, Letter id, const void* header, std::size_t bytes) {
+struct Outbox::Copy {
+    Post& post;
+    std::vector<std::byte> bytes;
+};
+
+// ---- Posts
+
+/// May throw for want of memory. The post is in posts_, or it is the spare one, which there is room
+/// for.
+Outbox::Post& Outbox::post_to(std::uint64_t worker_id) {
+    const auto found = posts_.empty() ? posts_.end() : posts_.find(worker_id);
+    if (found != posts_.end())
+        return found->second;
+    posts_.reserve(posts_.size() + 1);
+    if (spare_.empty()) {
+        Posts made;
+        made.try_emplace(worker_id);
+        spare_ = made.extract(made.begin());
+    }
+    spare_.key() = worker_id;
+    Post& post = spare_.mapped();
+    post.owner = this;
+    post.worker_id = worker_id;
+    return post;
+}
+
+void Outbox::settle(Post& post) {
+    const bool is_over = post.under_way == 0 && post.waiting.empty();
+    const bool is_spare = !spare_.empty() && &spare_.mapped() == &post;
+    if (is_spare && !is_over)
+        posts_.insert(std::move(spare_));
+    else if (!is_spare && is_over && !is_flushing_)
+        posts_.erase(post.worker_id);
+}
+
+void Outbox::drop_waiting(std::uint64_t worker_id) {
+    const auto found = posts_.find(worker_id);
+    if (found == posts_.end())
+        return;
+    waiting_ -= found->second.waiting.size();
+    for (const Waiting& waiting : found->second.waiting)
+        found->second.data_replies -= waiting.id == kAtomicTell ? 1 : 0;
+    found->second.waiting.clear();
+    settle(found->second);
+}
+
+// ---- Sending
+
+tw_status_t Outbox::try_send(Post& post, Letter id, LetterBytes header, LetterBytes data) {
+    if (post.under_way >= kUnderWayMax)
+        return TW_ERR_NO_RESOURCE;
     tw_status_t status = TW_OK;
     tw_ep_h const ep = owner_.reply_to(post.worker_id, &status);
     if (ep == nullptr)
         return status;
+    const bool is_short = header.size() + data.size() <= owner_.inject_bytes_max;
     tw_op_t op;
-    fill(op, 0);
+    fill(op, TW_OP_URGENT | flag_if(is_short, TW_OP_INJECT));
     op.context = &post;
     op.complete = on_sent;
-    status = tw_am_send(ep, id, header, bytes, nullptr, 0, &op, nullptr);
-    post.under_way += status == TW_INPROGRESS ? 1 : 0;
+    std::unique_ptr<Copy> copy;
+    if (!is_short && !data.empty()) {
+        copy.reset(new Copy{post, {data.begin(), data.end()}});
+        data = copy->bytes;
+        op.context = copy.get();
+        op.complete = on_copy_sent;
+    }
+    ++post.under_way;  // earlier ones may end in the call, and this one must find its post
+    status =
+        tw_am_send(ep, id, header.data(), header.size(), data.data(), data.size(), &op, nullptr);
+    if (status == TW_INPROGRESS)
+        static_cast<void>(copy.release());  // the completion's
+    else
+        --post.under_way;
     return status;
 }
 
-/// The failure of its endpoint says what there is to say.
 void Outbox::on_sent(const tw_completion_t* done) {
     auto& post = *static_cast<Post*>(done->context);
+    post.owner->sent(post, *done);
+}
+
+void Outbox::on_copy_sent(const tw_completion_t* done) {
+    const std::unique_ptr<Copy> copy(static_cast<Copy*>(done->context));
+    copy->post.owner->sent(copy->post, *done);
+}
+
+/// The failure of its endpoint says what there is to say.
+void Outbox::sent(Post& post, const tw_completion_t& done) {
     --post.under_way;
-    post.owner->settle(post);
+    if (done.tag == kAtomicTell)
+        --post.data_replies;
+    settle(post);
 }
 
-void Outbox::settle(Post& post) {
-    if (post.under_way == 0 && post.waiting.empty())
-        posts_.erase(post.worker_id);
+bool Outbox::is_above_limit(const Post& post, Letter id) const {
+    const bool is_reply = id == kTellKey || id == kForgotKey || id == kAtomicTell;
+    return (is_reply && post.under_way + post.waiting.size() >= kRepliesMax) ||
+           (id == kAtomicTell && post.data_replies >= kDataRepliesMax);
 }
 
-void Outbox::send(std::uint64_t worker_id, Letter id, const void* header, std::size_t bytes) {
+bool Outbox::has_too_many(std::uint64_t worker_id) const {
+    if (posts_.empty()) [[likely]]
+        return false;
+    const auto found = posts_.find(worker_id);
+    return found != posts_.end() && is_above_limit(found->second, kAtomicTell);
+}
+
+/// May throw for want of memory: then it was not sent.
+tw_status_t Outbox::post_or_wait(Post& post, Letter id, LetterBytes header, LetterBytes data) {
+    if (is_above_limit(post, id))
+        return TW_ERR_EXCEEDS_LIMIT;
+    tw_status_t status = TW_ERR_NO_RESOURCE;
+    if (post.waiting.empty())
+        status = try_send(post, id, header, data);
+    if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY) {
+        Waiting waiting{id, header.size(), {}};
+        waiting.bytes.reserve(header.size() + data.size());
+        waiting.bytes.insert(waiting.bytes.end(), header.begin(), header.end());
+        waiting.bytes.insert(waiting.bytes.end(), data.begin(), data.end());
+        post.waiting.push_back(std::move(waiting));
+        ++waiting_;
+        status = TW_INPROGRESS;
+    }
+    if (status == TW_INPROGRESS && id == kAtomicTell)
+        ++post.data_replies;
+    return status;
+}
+
+void Outbox::send(std::uint64_t worker_id, Letter id, LetterBytes header, LetterBytes data) {
     tw_status_t status = TW_ERR_NO_MEMORY;
     without_exceptions([&] {
-        Post& post = posts_[worker_id];
-        post.owner = this;
-        post.worker_id = worker_id;
-        const bool is_reply = id == kTellKey || id == kForgotKey;
-        if (is_reply && post.under_way + post.waiting.size() >= kRepliesMax)
-            status = TW_ERR_EXCEEDS_LIMIT;
-        else if (post.waiting.empty())
-            status = try_send(post, id, header, bytes);
-        else
-            status = TW_ERR_NO_RESOURCE;
-        if (status == TW_ERR_NO_RESOURCE) {
-            status = TW_ERR_NO_MEMORY;
-            Waiting& last = post.waiting.emplace_back();
-            last.id = id;
-            last.bytes = bytes;
-            std::memcpy(last.header.data(), header, bytes);
-            ++waiting_;
-            status = TW_OK;
-        }
+        Post& post = post_to(worker_id);
+        const int error = without_exceptions([&] {
+            status = post_or_wait(post, id, header, data);
+            return 0;
+        });
         settle(post);
-        return 0;
+        return error;
     });
+    if (status == TW_ERR_NO_MEMORY) {
+        drop_waiting(worker_id);
+        owner_.lose(worker_id);
+    }
     owner_.backlog_changed();
-    if (status != TW_OK && status != TW_INPROGRESS)
+    if (status < TW_OK)
         FI_INFO(&provider, FI_LOG_EP_DATA, "a letter to a peer was lost: %s\n",
                 tw_status_string(status));
 }
@@ -77,17 +171,29 @@ void Outbox::send(std::uint64_t worker_id, Letter id, const void* header, std::s
 void Outbox::flush() {
     if (waiting_ == 0)
         return;
-    for (auto next = posts_.begin(); next != posts_.end();) {
-        Post& post = (next++)->second;
+    is_flushing_ = true;  // no post goes
+    for (auto& [worker_id, post] : posts_) {
         while (!post.waiting.empty()) {
             const Waiting& first = post.waiting.front();
-            if (try_send(post, first.id, first.header.data(), first.bytes) == TW_ERR_NO_RESOURCE)
+            const LetterBytes bytes = first.bytes;
+            tw_status_t status = TW_ERR_NO_RESOURCE;  // and without memory for now
+            without_exceptions([&] {
+                status = try_send(post, first.id, bytes.first(first.header_bytes),
+                                  bytes.subspan(first.header_bytes));
+                return 0;
+            });
+            if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY)
                 break;
+            if (status != TW_INPROGRESS && first.id == kAtomicTell)
+                --post.data_replies;
             post.waiting.pop_front();
             --waiting_;
         }
-        settle(post);
     }
+    is_flushing_ = false;
+    std::erase_if(posts_, [](const auto& entry) {
+        return entry.second.under_way == 0 && entry.second.waiting.empty();
+    });
 }
 
 }  // namespace tagwire::fi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Active messages of the provider itself, between endpoints: short headers without data.
+// Active messages of the provider itself, between endpoints.
 //
 //     initiator                          target
 //     kAskKey    key              ---->  looks for the region
@@ -7,23 +7,31 @@
 //     kNotice    key, what        ---->  counts an operation that it cannot see (FI_RMA_EVENT)
 //                                 <----  kRevokeKey key: the region was closed or has changed
 //     kForgotKey key              ---->  may name another region from now on
+//     kAtomicAsk an operation     ---->  carries it out (atomic_messages.hpp)
+//                                 <----  kAtomicTell its results
 //
 // 1. All runs with the domain's lock, in calls and in progress.
 // 2. Letters to one peer arrive in the order in which they were sent.
-// 3. A letter that cannot be sent now waits, and leaves by a later progress of its endpoint.
-//    Letters to one peer do not wait for those to another. At most kRepliesMax replies are under
-//    way to one peer: one that asks and never listens takes no more memory than that.
-// 4. Letters come from any process that can reach the worker: those that are not as described here,
+// 3. Letters are urgent messages (TW_OP_URGENT): they come with their data, and a peer that has
+//    messages that nobody receives gets them all the same, since it may wait for them before it
+//    receives. Whoever gets one keeps nothing of it.
+// 4. A letter that cannot be sent now waits, and leaves by a later progress of its endpoint. It
+//    waits for none to another peer. At most kUnderWayMax letters to one peer are with the
+//    messaging layer, whose room for operations is that of all peers.
+// 5. A peer that asks and never listens takes no more memory than kRepliesMax replies, of which
+//    those with data have a limit of their own (kDataRepliesMax): an initiator awaits half of it.
+// 6. Letters come from any process that can reach the worker: those that are not as described here,
 //    or that nobody has asked for, are refused (Refusals), and nothing else happens.
 #pragma once
 
 #include <tagwire.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "provider.hpp"
 
@@ -38,7 +46,8 @@ enum Letter : unsigned {
     kRevokeKey,
     kForgotKey,
     kNotice,
-    kAtomicFirst = 16  ///< From here on those of atomics.
+    kAtomicAsk = 16,
+    kAtomicTell
 };
 
 /// Counts what peers have sent in vain, and says so in the log: each time that the number of them
@@ -51,48 +60,67 @@ class Refusals {
     std::uint64_t count_ = 0;
 };
 
-/// Letters that an endpoint could not send at once.
+using LetterBytes = std::span<const std::byte>;
+
+/// Letters of an endpoint that no call can refuse; those of kAtomicAsk leave by their calls.
 class Outbox {
   public:
+    static constexpr std::size_t kDataRepliesMax = 2048;
+
     explicit Outbox(Ep& owner) : owner_(owner) {}
 
     /// Sends to a worker that is connected, or that the endpoint has a Peer of. A letter is lost if
-    /// there is no memory for it, if its receiver has gone, or if it is a reply above kRepliesMax;
-    /// the log says so.
-    void send(std::uint64_t worker_id, Letter id, const void* header, std::size_t bytes);
+    /// its receiver has gone, or if it is a reply above its limit; the log says so. Where there is
+    /// no memory for a letter the connection to its receiver ends, which may wait for it.
+    void send(std::uint64_t worker_id, Letter id, LetterBytes header, LetterBytes data = {});
     template <class Header>
-    void send(std::uint64_t worker_id, Letter id, const Header& header) {
-        static_assert(sizeof header <= kHeaderBytesMax);
-        send(worker_id, id, &header, sizeof header);
+    void send(std::uint64_t worker_id, Letter id, const Header& header, LetterBytes data = {}) {
+        static_assert(sizeof header <= TW_AM_HEADER_MAX);
+        send(worker_id, id, LetterBytes(std::as_bytes(std::span(&header, 1))), data);
     }
+    /// Nothing waits for a later progress.
     bool is_empty() const { return waiting_ == 0; }
+    /// So many replies with data are on their way to that worker that it takes none.
+    bool has_too_many(std::uint64_t worker_id) const;
     /// Sends what waits, as far as possible.
     void flush();
 
   private:
-    static constexpr std::size_t kHeaderBytesMax = 160;
     static constexpr std::size_t kRepliesMax = 65536;
+    static constexpr std::size_t kUnderWayMax = 32;
 
     struct Waiting {
         Letter id;
-        std::size_t bytes;
-        std::array<std::byte, kHeaderBytesMax> header;
+        std::size_t header_bytes;
+        std::vector<std::byte> bytes;  ///< Header, then data.
     };
 
-    /// Letters to one worker. It stays as long as there are any.
+    /// Letters to one worker. It is kept as long as there are any.
     struct Post {
         Outbox* owner = nullptr;
         std::uint64_t worker_id = 0;
-        std::size_t under_way = 0;  ///< With the messaging layer.
+        std::size_t under_way = 0;     ///< With the messaging layer.
+        std::size_t data_replies = 0;  ///< Under way or waiting.
         std::deque<Waiting> waiting;
     };
+    using Posts = std::unordered_map<std::uint64_t, Post>;
+    /// Data of a letter that is under way and longer than what the messaging layer copies.
+    struct Copy;
 
     static void on_sent(const tw_completion_t* done);
-    tw_status_t try_send(Post& post, Letter id, const void* header, std::size_t bytes);
+    static void on_copy_sent(const tw_completion_t* done);
+    Post& post_to(std::uint64_t worker_id);
+    bool is_above_limit(const Post& post, Letter id) const;
+    tw_status_t try_send(Post& post, Letter id, LetterBytes header, LetterBytes data);
+    tw_status_t post_or_wait(Post& post, Letter id, LetterBytes header, LetterBytes data);
+    void sent(Post& post, const tw_completion_t& done);
     void settle(Post& post);
+    void drop_waiting(std::uint64_t worker_id);
 
     Ep& owner_;
-    std::map<std::uint64_t, Post> posts_;  // by worker; iterators stay valid
+    Posts posts_;
+    Posts::node_type spare_;  // for a worker that has none: most letters leave at once
+    bool is_flushing_ = false;
     std::size_t waiting_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "cntr.hpp"
 #include "deadline.hpp"
@@ -81,8 +82,7 @@ int tell_raw(const Mr& mr, const struct fi_mr_raw_attr& raw) {
     *raw.key_size = sizeof mr.key;
     if (room < sizeof mr.key)
         return -FI_ETOOSMALL;
-    *raw.base_addr =
-        mr.domain.mr_modes.has_addresses ? reinterpret_cast<std::uintptr_t>(mr.range.base) : 0;
+    *raw.base_addr = mr.domain.is_mr_basic ? reinterpret_cast<std::uintptr_t>(mr.range.base) : 0;
     std::memcpy(raw.raw_key, &mr.key, sizeof mr.key);
     return 0;
 }
@@ -137,14 +137,13 @@ int make_mr(Domain& domain, const Mr::Range& range, std::uint64_t key, void* con
             fid_mr** mr_p) {
     if ((range.access & ~kAccess) != 0)
         return -FI_EINVAL;
-    if (!domain.mr_modes.has_provided_keys)
+    if (!domain.is_mr_basic)
         await_revocation(domain, key);
     const Guard guard(domain);
     return without_exceptions([&] {
         auto mr = std::make_unique<Mr>(domain, range, context);
         mr->key = key;
-        if (const int error = domain.regions.add(*mr, domain.mr_modes.has_provided_keys);
-            error != 0)
+        if (const int error = domain.regions.add(*mr, domain.is_mr_basic); error != 0)
             return error;
         if (range.length > 0) {
             if (const int error = map_range(domain, range, &mr->mem); error != 0) {
@@ -203,7 +202,7 @@ Mr::~Mr() {
 void Mr::release_counters() {
     for (Cntr* cntr : {remote_reads, remote_writes})
         if (cntr != nullptr)
-            --cntr->regions;
+            cntr->remove_region();
 }
 
 fi_ops_mr* Mr::table() {
@@ -211,7 +210,7 @@ fi_ops_mr* Mr::table() {
 }
 
 std::uint64_t Mr::origin() const {
-    return domain.mr_modes.has_addresses ? 0 : reinterpret_cast<std::uintptr_t>(range.base);
+    return domain.is_mr_basic ? 0 : reinterpret_cast<std::uintptr_t>(range.base);
 }
 
 void* Mr::find(std::uint64_t address, std::size_t length, std::uint64_t access) const {
@@ -231,22 +230,26 @@ int Mr::bind(Cntr& cntr, std::uint64_t flags) {
     const bool writes = (flags & FI_REMOTE_WRITE) != 0;
     if ((reads && remote_reads != nullptr) || (writes && remote_writes != nullptr))
         return -FI_EINVAL;
-    if (reads)
-        remote_reads = &cntr;
-    if (writes)
-        remote_writes = &cntr;
-    cntr.regions += (reads ? 1 : 0) + (writes ? 1 : 0);
+    for (const auto& [binds, cntr_p] :
+         {std::pair{reads, &remote_reads}, std::pair{writes, &remote_writes}}) {
+        if (!binds)
+            continue;
+        if (const int error = without_exceptions([&] { return cntr.add_region(); }); error != 0)
+            return error;
+        *cntr_p = &cntr;
+    }
     revoke(*this);
     return 0;
 }
 
-// ---- Regions
-
-MrModes MrModes::of(int mr_mode) {
-    if (mr_mode == kMrModeBasic)
-        return {true, true};
-    return {(mr_mode & FI_MR_VIRT_ADDR) != 0, (mr_mode & FI_MR_PROV_KEY) != 0};
+void Mr::count(std::uint64_t access) const {
+    if ((access & FI_REMOTE_READ) != 0 && remote_reads != nullptr)
+        remote_reads->count_success();
+    if ((access & FI_REMOTE_WRITE) != 0 && remote_writes != nullptr)
+        remote_writes->count_success();
 }
+
+// ---- Regions
 
 int Regions::add(Mr& mr, bool is_provided) {
     if (is_provided)

@@ -38,13 +38,16 @@ class Mr : public fid_mr {
     /// The number that makes an address of this side of what a peer names.
     std::uint64_t origin() const;
     int bind(Cntr& cntr, std::uint64_t flags);
+    /// Counts an operation of a peer that does this with the region (FI_REMOTE_READ,
+    /// FI_REMOTE_WRITE or both).
+    void count(std::uint64_t access) const;
     void release_counters();
 
     Domain& domain;
     const Range range;
     tw_mem_h mem = nullptr;         ///< nullptr: of no bytes.
     Cntr* remote_reads = nullptr;   ///< Counts operations of peers that read the region.
-    Cntr* remote_writes = nullptr;  ///< ... and those that write it, atomic ones too.
+    Cntr* remote_writes = nullptr;  ///< ... and those that change it, atomics with results too.
 };
 
 /// Every transport copies what is shorter, and a message without a handle takes fewer steps.

@@ -143,6 +143,34 @@ int error_of(tw_status_t status) {
     }
 }
 
+tw_status_t status_of(int error) {
+    switch (error) {
+        case FI_ENOKEY:
+        case FI_EACCES:
+        case FI_EINVAL:
+            return TW_ERR_INVALID_ADDR;
+        case FI_EOPNOTSUPP:
+            return TW_ERR_UNSUPPORTED;
+        case FI_EMSGSIZE:
+            return TW_ERR_EXCEEDS_LIMIT;
+        case FI_ENOMEM:
+            return TW_ERR_NO_MEMORY;
+        case FI_ECANCELED:
+            return TW_ERR_CANCELED;
+        case FI_ETIMEDOUT:
+            return TW_ERR_ENDPOINT_TIMEOUT;
+        case FI_EHOSTUNREACH:
+            return TW_ERR_UNREACHABLE;
+        case FI_ENOTCONN:
+            return TW_ERR_NOT_CONNECTED;
+        case FI_ECONNRESET:
+        case FI_ECONNABORTED:
+            return TW_ERR_CONNECTION_RESET;
+        default:
+            return TW_ERR_IO_ERROR;
+    }
+}
+
 }  // namespace tagwire::fi
 
 extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini(void);

@@ -38,6 +38,9 @@ const Settings& settings();
 
 /// The errno of libfabric, positive.
 int error_of(tw_status_t status);
+/// The status that is told with a positive errno which no call of the messaging layer has given:
+/// that of a peer, or of an operation that has not begun.
+tw_status_t status_of(int error);
 
 /// Stands in a table of operations for a call that is not there, or not now: answers the error.
 template <int kError>

@@ -84,7 +84,8 @@ void Ep::on_usual_receive(const tw_completion_t* done) {
     auto& operation = *static_cast<Operation*>(done->context);
     Ep& ep = *operation.ep;
     Cq& cq = *ep.rx.cq;
-    if (done->status != TW_OK || !cq.has_fast_room()) [[unlikely]]
+    // It may have been posted before there was a counter.
+    if (done->status != TW_OK || ep.rx.cntr != nullptr || !cq.has_fast_room()) [[unlikely]]
         return on_slow_receive<kTagged>(done);
     const std::uint64_t imm = (done->flags & TW_DONE_IMM) != 0 ? FI_REMOTE_CQ_DATA : 0;
     cq.push_fast(entry_of(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory that a domain has registered, by its keys.
 //
-// 1. A key names one region of its domain at a time: the program chooses it, or with FI_MR_PROV_KEY
+// 1. A key names one region of its domain at a time: the program chooses it, or with FI_MR_BASIC
 //    the provider, which never gives one twice.
-// 2. Peers name memory of a region by its addresses with FI_MR_VIRT_ADDR, else by offsets.
+// 2. Peers name memory of a region by its addresses with FI_MR_BASIC, else by offsets.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,6 @@
 namespace tagwire::fi {
 
 class Mr;
-
-/// The naming of a domain's regions (fi_mr(3), "mr_mode").
-struct MrModes {
-    bool has_addresses;      ///< FI_MR_VIRT_ADDR
-    bool has_provided_keys;  ///< FI_MR_PROV_KEY
-
-    /// `mr_mode` also as programs of versions before 1.5 give it.
-    static MrModes of(int mr_mode);
-};
 
 class Regions {
   public:

@@ -445,14 +445,29 @@ void Rma::finish(RmaOperation& operation) {
     if (operation.is_reported)
         owner_.tx.cq->push(
             {operation.context, FI_RMA | (is_read ? FI_READ : FI_WRITE), 0, nullptr, 0, 0});
-    const std::uint64_t key = operation.remote[0].key;
+    if (operation.sends_data || operation.tells)
+        tell(operation);
+    put(operation);
+}
+
+/// Each region counts for itself, once however many elements are in it.
+void Rma::tell(const RmaOperation& operation) {
+    std::uint64_t keys[kRmaIovMax];
+    std::uint64_t* keys_end = keys;
+    for (std::size_t i = 0; i < operation.remote_count; ++i) {
+        const std::uint64_t key = operation.remote[i].key;
+        if (std::find(keys, keys_end, key) == keys_end)
+            *keys_end++ = key;
+    }
+    if (!operation.tells)
+        keys_end = keys + 1;  // the data only
     if (operation.sends_data)
         owner_.key_service.tell_data(
-            *operation.peer, key,
+            *operation.peer, {keys, keys_end},
             {operation.imm, sum_of(operation.remote, operation.remote_count, &fi_rma_iov::len)});
-    else if (operation.tells)
-        owner_.key_service.tell(*operation.peer, key, is_read ? Access::kRead : Access::kWrite);
-    put(operation);
+    else
+        owner_.key_service.tell(*operation.peer, {keys, keys_end},
+                                operation.is_read ? Access::kRead : Access::kWrite);
 }
 
 void Rma::fail(bool is_read, void* context, int error, tw_status_t status) {

@@ -150,6 +150,7 @@ class Rma {
     RmaOperation& unhold(RmaOperation** link);
     bool repeat(RmaOperation& operation);
     void finish(RmaOperation& operation);
+    void tell(const RmaOperation& operation);
     void fail(bool is_read, void* context, int error, tw_status_t status);
 
     static void on_key(KeyWaiter& waiter, const RemoteKey* remote, int error);

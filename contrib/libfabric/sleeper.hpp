@@ -16,6 +16,7 @@
 // 5. All is called with the domain's lock, Sleep's wait() without.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -36,6 +37,9 @@ class Sleeper {
     int open();
     bool is_open() const { return fd_ >= 0; }
     int fd() const { return fd_; }
+    bool has(tw_worker_h worker) const {
+        return std::ranges::find(workers_, worker) != workers_.end();
+    }
     int add(tw_worker_h worker);
     void remove(tw_worker_h worker);
     /// For a thread that polls fd() next; it is asleep until it calls this again, or waits here.

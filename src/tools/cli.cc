@@ -12,6 +12,13 @@
 namespace tagwire::tools {
 namespace {
 
+/// The innermost command that was asked for.
+const CLI::App& asked_command(const CLI::App& app) {
+    const std::vector<const CLI::App*> asked =
+        app.get_subcommands([](const CLI::App* one) { return one->parsed(); });
+    return asked.empty() ? app : asked_command(*asked.front());
+}
+
 std::string asked_of(const CLI::App& app) {
     const std::vector<const CLI::App*> asked =
         app.get_subcommands([](const CLI::App* one) { return one->parsed(); });
@@ -42,6 +49,59 @@ DescribedCommand described(const CLI::App& app) {
     for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
         result.commands.push_back(described(*sub));
     return result;
+}
+
+std::vector<std::string> options_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options())
+        for (const std::string& name : option->get_lnames())
+            names.push_back("--" + name);
+    return names;
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+        names.push_back(sub->get_name());
+    return names;
+}
+
+/// Whether they are the same but for two letters in a row.
+bool are_alike(const std::string& a, const std::string& b) {
+    const auto front = std::ranges::mismatch(a, b);
+    const std::string end_of_a(front.in1, a.end()), end_of_b(front.in2, b.end());
+    const auto back =
+        std::mismatch(end_of_a.rbegin(), end_of_a.rend(), end_of_b.rbegin(), end_of_b.rend());
+    return std::max(end_of_a.rend() - back.first, end_of_b.rend() - back.second) <= 2;
+}
+
+/// The name that was probably meant, else all of them, as the end of a sentence.
+std::string guess(const std::string& word, const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+        if (are_alike(word, name))
+            return text("; did you mean '%s'?", name.c_str());
+    std::string list;
+    for (const std::string& name : names)
+        list += " " + name;
+    return names.empty() ? "" : "; there are" + list;
+}
+
+/// The sentence about a word that nothing takes. `words`: those that are left.
+std::string sentence_about(const CLI::App& app, const std::vector<std::string>& words) {
+    const auto is_option = [](const std::string& word) {
+        return word.size() > 1 && word.front() == '-' && word != "--";
+    };
+    const auto option = std::ranges::find_if(words, is_option);
+    if (option != words.end()) {
+        const std::string name = option->substr(0, option->find('='));
+        return text("'%s' is not an option of '%s'%s", name.c_str(), asked_of(app).c_str(),
+                    guess(name, options_of(asked_command(app))).c_str());
+    }
+    const std::vector<std::string> commands = commands_of(asked_command(app));
+    if (words.empty() || commands.empty())
+        return "";
+    return text("'%s' is not a command of '%s'%s", words.front().c_str(), asked_of(app).c_str(),
+                guess(words.front(), commands).c_str());
 }
 
 }  // namespace
@@ -160,7 +220,13 @@ bool RootCommand::parse(std::vector<std::string> words) const {
         app().exit(success);
         return false;
     } catch (const CLI::ParseError& error) {
-        throw UsageError(error.what());
+        // CLI11 names the command that is missing rather than the word that stands in its place,
+        // and the last word rather than the first.
+        std::string sentence;
+        if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+            dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+            sentence = sentence_about(app(), app().remaining(true));
+        throw UsageError(sentence.empty() ? error.what() : sentence);
     }
 }
 

@@ -59,6 +59,8 @@ int run(int argc, char** argv, std::string* asked) {
         std::fputs(line.completion->c_str(), stdout);
     else if (line.vhca_run)
         return run_vhca_program(*line.vhca_run);
+    else if (line.vhca_inject)
+        inject_incident(*line.vhca_inject);
     else if (line.vhca_info)
         show_vhca(*line.vhca_info);
     return 0;

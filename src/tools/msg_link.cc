@@ -14,6 +14,8 @@ namespace tagwire::tools {
 namespace {
 
 constexpr std::uint64_t kHelloTag = ~std::uint64_t{0};
+/// Between two looks at whether the peer is there.
+constexpr std::uint64_t kSleepNs = 1'000'000'000;
 
 Facts facts_of(tw_worker_h worker) {
     Facts facts;
@@ -38,10 +40,10 @@ void check(tw_status_t status, const char* call) {
 }
 
 std::string transports_of(const Setup& setup) {
-    if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos)
-        return setup.transport;
+    if (setup.device.empty())
+        return setup.transport;  // the library knows what is wrong with it
     const Resource found = find_resource(setup.transport, setup.device, named_by(setup.transport));
-    return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
+    return setup.transport + ":" + found.device;
 }
 
 Carrier carrier_of(tw_worker_h worker) {
@@ -75,6 +77,8 @@ tw_context_h open_context(const Setup& setup) {
         throw UsageError(text("%s: nothing of '%s' is here (tagwire info devices lists what is)",
                               named_by(transports), transports.c_str()));
     }
+    if (status == TW_ERR_INVALID_PARAM)
+        throw UsageError("the log says which option or transport is not accepted");
     check(status, "tw_context_create");
     return context;
 }
@@ -221,15 +225,24 @@ void MsgLink::check_alive() const {
 }
 
 void MsgLink::idle() {
-    if (wait_ == Wait::kSpin) {
-        idle_budget_ = kSpinsBetweenChecks;
-        check_alive();
-        return;
+    switch (wait_) {
+        case Wait::kSpin:
+            idle_budget_ = kSpinsBetweenChecks;
+            check_alive();
+            return;
+        case Wait::kYield:
+            idle_budget_ = 1;
+            sched_yield();
+            if (++idle_rounds_ % kYieldsBetweenChecks == 0)
+                check_alive();
+            return;
+        case Wait::kSleep:
+            idle_budget_ = 1;
+            const tw_status_t status = tw_worker_wait(worker_, TW_WAIT_SLEEP, kSleepNs);
+            if (status != TW_ERR_TIMED_OUT)
+                return check(status, "tw_worker_wait");
+            check_alive();
     }
-    idle_budget_ = 1;
-    sched_yield();
-    if (++idle_rounds_ % kYieldsBetweenChecks == 0)
-        check_alive();
 }
 
 std::vector<std::unique_ptr<MsgLink>> make_msg_links(Side side, const Setup& setup,

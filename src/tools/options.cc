@@ -347,6 +347,8 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
         line.soak = soak;
     } else if (on_vhca.has_got("run")) {
         line.vhca_run = vhca.run;
+    } else if (on_vhca.has_got("inject")) {
+        line.vhca_inject = vhca.inject;
     } else {
         line.vhca_info = vhca.info;
     }

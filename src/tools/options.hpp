@@ -34,6 +34,7 @@ struct CommandLine {
     std::optional<LaunchArguments> launch;
     std::optional<std::string> completion;  // the script
     std::optional<VhcaRunArguments> vhca_run;
+    std::optional<VhcaInjectArguments> vhca_inject;
     std::optional<VhcaInfoArguments> vhca_info;
 };
 

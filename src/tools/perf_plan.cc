@@ -93,11 +93,6 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
         throw UsageError(text("--peers takes a number from 1 to %llu at level msg",
                               static_cast<unsigned long long>(kMsgPeersMax)));
     }
-    if (arguments.wait == "sleep") {
-        throw UsageError(
-            "--wait sleep: a worker of the messaging layer has no event to wait for; spin or "
-            "yield at level msg");
-    }
 }
 
 template <class Value>

@@ -25,6 +25,9 @@ VhcaLibraries find_vhca_libraries();
 /// be started: 127 when there is none of that name, 126 otherwise.
 int run_vhca_program(const VhcaRunArguments& arguments);
 
+/// Throws Failure, and UsageError for an incident that there is not.
+void inject_incident(const VhcaInjectArguments& arguments);
+
 /// Throws Failure.
 void show_vhca(const VhcaInfoArguments& arguments);
 

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `tagwire vhca info`: the device, its parameters, and where its libraries are. The library
 // describes itself; this program knows nothing of verbs.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "tools/failure.hpp"
 #include "tools/info_tree.hpp"
 #include "tools/vhca.hpp"
+#include "tools/vhca_library.hpp"
 
 namespace tagwire::tools {
 namespace {
 
 using TakeFact = void (*)(void* arg, const char* group, const char* name, const char* value);
 using Describe = int (*)(TakeFact take, void* arg);
-
-struct Closer {
-    void operator()(void* library) const { dlclose(library); }
-};
 
 void take_fact(void* arg, const char* group, const char* name, const char* value) {
     auto* root = static_cast<InfoNode*>(arg);
@@ -32,13 +26,8 @@ void take_fact(void* arg, const char* group, const char* name, const char* value
 
 void show_vhca(const VhcaInfoArguments& arguments) {
     const VhcaLibraries libraries = find_vhca_libraries();
-    const std::unique_ptr<void, Closer> library(
-        dlopen(libraries.device.c_str(), RTLD_NOW | RTLD_LOCAL));
-    if (library == nullptr)
-        throw Failure(dlerror());
-    const auto describe = reinterpret_cast<Describe>(dlsym(library.get(), "tagwire_vhca_describe"));
-    if (describe == nullptr)
-        throw Failure(libraries.device + " is of another version: it does not describe itself");
+    const VhcaLibrary library(libraries.device);
+    const auto describe = library.find<Describe>("tagwire_vhca_describe");
     InfoNode root{"vhca", {}, {}, false};
     InfoNode& paths = root.add("libraries");
     paths.add("device", libraries.device);

@@ -18,6 +18,8 @@ int run(int argc, char** argv, std::string* asked) {
     const VhcaCommandLine line = parse_vhca_command_line(argc, argv, asked);
     if (line.run)
         return run_vhca_program(*line.run);
+    if (line.inject)
+        inject_incident(*line.inject);
     if (line.info)
         show_vhca(*line.info);
     return 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/vhca_options.hpp"
 
+#include <climits>
+
 #include "tagwire_version.h"
 #include "tools/cli.hpp"
 #include "tools/failure.hpp"
@@ -57,6 +59,9 @@ constexpr DeviceOption kDeviceOptions[] = {
      "Random delay of completions and events, up to about this, per queue pair: 20us"},
     {"--timer-stretch", "TIMER_STRETCH", "N",
      "Timeouts and RNR waits last up to N times the requested time (default 1; cards: 4)"},
+    {"--memlock", "MEMLOCK", "RULE",
+     "Limit of registered memory: none (default); kernel, RLIMIT_MEMLOCK without CAP_IPC_LOCK; "
+     "all, RLIMIT_MEMLOCK for all processes"},
     {"--driver-abi", "DRIVER_ABI", "FORM",
      "Driver mlx5: form of commands: write (default), as before Linux 4.20, or also ioctl"},
 };
@@ -102,7 +107,7 @@ void add_vhca_commands(const Command& app, VhcaArguments* arguments) {
     app.require_command();
     const Command run = app.add_command(
         "run", "Start a program of libibverbs on the virtual HCA; its exit status is passed on");
-    run.add_option("command", &arguments->run.command, "The program and its arguments, after --")
+    run.add_option("program", &arguments->run.command, "The program and its arguments, after --")
         .type_name("PROGRAM ARGS")
         .required();
     using Driver = VhcaRunArguments::Driver;
@@ -116,6 +121,20 @@ void add_vhca_commands(const Command& app, VhcaArguments* arguments) {
         .choices({"tagwire", "mlx5"})
         .type_name("NAME");
     add_device_options(run, &arguments->run);
+    const Command inject = app.add_command(
+        "inject", "Kill a device of a running program, take its port down, and the like");
+    inject.add_option("pid", &arguments->inject.process, "The process that has the device open")
+        .type_name("PID")
+        .range(1, INT_MAX)
+        .required();
+    inject
+        .add_option("incident", &arguments->inject.incident,
+                    "device-fatal, port-down, port-up, srq-error, or an event alone: lid-change, "
+                    "gid-change, pkey-change, sm-change, reregister")
+        .type_name("INCIDENT")
+        .required();
+    inject.add_option("--device", &arguments->inject.device, "Index of the device (default 0)")
+        .type_name("N");
     const Command info = app.add_command("info", "Show the device and where its libraries are");
     info.add_option("--json", &arguments->info.json, "Write JSON to FILE, - for standard output")
         .type_name("FILE");
@@ -130,12 +149,15 @@ VhcaCommandLine parse_vhca_command_line(int argc, char** argv, std::string* aske
     try {
         if (!app.parse(words_of(argc, argv)))
             return line;
+        *asked = app.asked();
     } catch (const UsageError&) {
         *asked = app.asked();
         throw;
     }
     if (app.has_got("run"))
         line.run = arguments.run;
+    else if (app.has_got("inject"))
+        line.inject = arguments.inject;
     else
         line.info = arguments.info;
     return line;

@@ -26,22 +26,31 @@ struct VhcaInfoArguments {
     std::string json;  // file, "-" or empty
 };
 
+/// `tagwire vhca inject`
+struct VhcaInjectArguments {
+    unsigned process = 0;
+    std::string incident;
+    unsigned device = 0;  // its index
+};
+
 struct VhcaArguments {
     VhcaRunArguments run;
+    VhcaInjectArguments inject;
     VhcaInfoArguments info;
 };
 
-/// Gives `app` its subcommands run and info. `*arguments` outlives it.
+/// Gives `app` its subcommands run, inject and info. `*arguments` outlives it.
 void add_vhca_commands(const Command& app, VhcaArguments* arguments);
 
-/// Without either, help or the version was printed.
+/// Without any, help or the version was printed.
 struct VhcaCommandLine {
     std::optional<VhcaRunArguments> run;
+    std::optional<VhcaInjectArguments> inject;
     std::optional<VhcaInfoArguments> info;
 };
 
-/// Reads that of `tagwire-vhca`. Throws UsageError; `*asked` is then the command whose --help
-/// explains it.
+/// Reads that of `tagwire-vhca`. Throws UsageError; `*asked`, also then, is the command whose
+/// --help explains it.
 VhcaCommandLine parse_vhca_command_line(int argc, char** argv, std::string* asked);
 
 }  // namespace tagwire::tools

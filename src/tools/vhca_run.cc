@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "tools/failure.hpp"
 #include "tools/program_file.hpp"
 #include "tools/vhca.hpp"
+#include "tools/vhca_library.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -129,6 +131,17 @@ void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
     environment->prepend("LD_PRELOAD", libraries.kernel);
 }
 
+/// Throws UsageError, and the log said why: a program that was started would fail where it opens
+/// the device.
+void check_options(const VhcaLibraries& libraries, const VhcaRunArguments& arguments) {
+    for (const auto& [name, value] : arguments.settings)
+        if (::setenv(("TAGWIRE_VHCA_" + name).c_str(), value.c_str(), 1) != 0)
+            throw Failure("no memory for the environment");
+    using Check = int (*)();
+    if (VhcaLibrary(libraries.device).find<Check>("tagwire_vhca_check_options")() != 0)
+        throw UsageError("there is no such device; the program was not started");
+}
+
 // The profile that the options or else the environment name.
 void check_profile(const Environment& environment) {
     const std::string profile = environment.get("TAGWIRE_VHCA_PROFILE");
@@ -145,6 +158,7 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
         throw Failure("the dynamic linker takes no folder with a blank or colon in its name: " +
                       libraries.folder);
     }
+    check_options(libraries, arguments);
     Environment environment;
     const bool is_mlx5 = arguments.driver == VhcaRunArguments::Driver::kMlx5;
     if (is_mlx5)

@@ -66,6 +66,8 @@ class BaseIface : public uct_iface_t {
     /// anywhere. When the answer is no and `reason` is not null, it gets one sentence.
     virtual bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                            std::string* reason) = 0;
+    /// The system's routes lead from here to that device, which is reachable.
+    virtual bool is_on_route(const uct_device_addr_t*) { return true; }
     virtual ucs::CounterSet counters() const { return {}; }
     virtual void describe(const DescribeSink& sink) const = 0;
     virtual void describe_ep(uct_ep_h ep, const DescribeSink& sink) const = 0;

@@ -52,6 +52,12 @@ int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface, const uct_device_ad
     return 0;
 }
 
+int tagwire_uct_iface_is_on_route(uct_iface_h iface, const uct_device_addr_t* dev_addr) {
+    if (uct::has_null(__func__, {{"iface", iface}, {"dev_addr", dev_addr}}))
+        return 0;
+    return uct::iface_of(iface).is_on_route(dev_addr) ? 1 : 0;
+}
+
 ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_counter_t* counters,
                                               unsigned* count_p) {
     if (uct::has_null(__func__, {{"iface", iface}, {"count_p", count_p}}))

@@ -8,6 +8,7 @@
 //                      |                                            |
 //                      | cancel                                     | forced: `if_matched` decides
 //                      +--> cancelled --- report_cancelled() --> gone; at once when forced
+//                               | forced: detached, and gone without a callback
 //
 // Threads: the owner thread of the interface only.
 // Invariants
@@ -53,10 +54,13 @@ class SoftReceive : public ucs::PostedReceive {
     [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
     /// Its completion follows: its data is on the way, or its cancellation is to be reported.
     [[nodiscard]] bool is_matched() const { return (room_ & kMatched) != 0; }
+    /// Its cancellation is to be reported.
+    [[nodiscard]] bool is_cancelled() const { return (room_ & kCancelled) != 0; }
     /// The buffer is among those in use.
     [[nodiscard]] bool holds_buffer() const { return capacity() != 0; }
 
     void set_matched() { room_ |= kMatched; }
+    void set_cancelled() { room_ |= kCancelled; }
     /// The buffer is the program's again.
     void drop_buffer() { room_ &= ~kBytesMask; }
 
@@ -68,7 +72,8 @@ class SoftReceive : public ucs::PostedReceive {
   private:
     static constexpr std::size_t kExtended = std::size_t{1} << 63;
     static constexpr std::size_t kMatched = std::size_t{1} << 62;
-    static constexpr std::size_t kBytesMask = kMatched - 1;
+    static constexpr std::size_t kCancelled = std::size_t{1} << 61;
+    static constexpr std::size_t kBytesMask = kCancelled - 1;
 
     std::size_t room_;
 };
@@ -185,16 +190,22 @@ class SoftTags {
     }
     /// uct_iface_tag_recv_cancel. UCS_ERR_NO_ELEM: it has ended. `if_matched(receive)` is called
     /// for a forced one whose data is on the way; when it returns UCS_OK it has let go of the
-    /// context, by detach() or complete().
+    /// context, by detach() or complete(). A receive that was cancelled before, and is not reported
+    /// yet, is never given to it: report_cancelled() will destroy it.
     template <class IfMatched>
     ucs_status_t cancel(uct_tag_context_t& ctx, bool forced, IfMatched&& if_matched) {
         Receive* receive = receive_of(ctx);
         if (receive == nullptr)
             return UCS_ERR_NO_ELEM;
         if (receive->is_matched()) {
-            // Without force its real completion answers.
-            const ucs_status_t status = forced ? if_matched(*receive) : UCS_OK;
-            if (forced && status == UCS_OK)
+            if (!forced)
+                return UCS_OK;  // its real completion replies
+            ucs_status_t status = UCS_OK;
+            if (receive->is_cancelled())
+                detach(*receive);
+            else
+                status = if_matched(*receive);
+            if (status == UCS_OK)
                 set_receive(ctx, nullptr);
             return status;
         }
@@ -205,6 +216,7 @@ class SoftTags {
             return UCS_OK;
         }
         receive->set_matched();
+        receive->set_cancelled();
         cancelled_.push_back(receive);
         return UCS_OK;
     }

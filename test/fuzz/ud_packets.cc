@@ -86,6 +86,9 @@ class Host {
         require(am_id < ud::kAmIdEnd && bytes >= ud::kHeaderBytes);
         drop(message);
     }
+    void deliver_joined(std::uint8_t am_id, std::span<const std::byte> data) {
+        require(am_id < ud::kAmIdEnd && data.size() <= ud::kJoinedBytesMax);
+    }
     void drop(void* message) {
         --buffers_out_;
         delete[] static_cast<std::byte*>(message);

@@ -110,6 +110,8 @@ class Host {
             trial_.lose("an event tells of a worker that is not there");
             return;
         }
+        if (event == TW_PEER_LEFT || event == TW_PEER_BACK)
+            return;
         Record& record = found->second;
         if (event == TW_PEER_UP) {
             ++record.ups;

@@ -245,7 +245,8 @@ class Survivor {
     }
 
     void end(tw_ep_h ep) {
-        must(tw_ep_close(ep, 0, nullptr, nullptr), "tw_ep_close of a failed endpoint");
+        must(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr),
+             "tw_ep_close of a failed endpoint");
         for (const auto& [operation, request] : from_anybody_)
             if (operation->ends == 0)
                 must(tw_request_cancel(request), "tw_request_cancel");

@@ -72,8 +72,9 @@ class Flooded {
         params.peer_event = [](void* self, std::uint64_t id, tw_peer_event_t event, tw_status_t) {
             auto& by_id = static_cast<Flooded*>(self)->by_id_;
             const auto found = by_id.find(id);
-            if (found != by_id.end())
-                (event == TW_PEER_UP ? found->second.has_come : found->second.has_gone) = true;
+            if (found == by_id.end() || event == TW_PEER_LEFT || event == TW_PEER_BACK)
+                return;
+            (event == TW_PEER_UP ? found->second.has_come : found->second.has_gone) = true;
         };
         params.peer_event_arg = this;
         return params;

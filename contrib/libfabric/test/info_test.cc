@@ -151,15 +151,23 @@ TEST(FiInfo, one_sided_operations_come_to_who_asks_for_them) {
     EXPECT_EQ(tagged->tx_attr->rma_iov_limit, 0U);
 }
 
-TEST(FiInfo, memory_is_named_as_the_program_is_able_to) {
+TEST(FiInfo, no_mode_of_memory_is_needed_and_the_old_values_are_kept) {
+    constexpr int kBasic = 1, kScalable = 2;
     constexpr int kModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    for (const auto& [asked, expected] : std::initializer_list<std::pair<int, int>>{
-             {0, 0}, {FI_MR_PROV_KEY | FI_MR_LOCAL, FI_MR_PROV_KEY}, {~3, kModes}, {1, 1}}) {
-        const auto hints = hints_for(FI_RMA);
-        hints->domain_attr->mr_mode = asked;
-        const auto info = ask(hints.get());
-        ASSERT_NE(info, nullptr);
-        EXPECT_EQ(info->domain_attr->mr_mode, expected);
+    for (const std::uint64_t caps : {std::uint64_t{FI_RMA}, std::uint64_t{FI_TAGGED}}) {
+        for (const auto& [asked, expected] :
+             std::initializer_list<std::pair<int, int>>{{0, 0},
+                                                        {FI_MR_PROV_KEY | FI_MR_LOCAL, 0},
+                                                        {kModes, 0},
+                                                        {~3, 0},
+                                                        {kBasic, kBasic},
+                                                        {kScalable, kScalable}}) {
+            const auto hints = hints_for(caps);
+            hints->domain_attr->mr_mode = asked;
+            const auto info = ask(hints.get());
+            ASSERT_NE(info, nullptr);
+            EXPECT_EQ(info->domain_attr->mr_mode, expected);
+        }
     }
 }
 

@@ -200,6 +200,12 @@ fi_cq_err_entry Pair::next_error(const Owner<fid_cq>& cq) {
     });
     EXPECT_EQ(count, -FI_EAVAIL);
     EXPECT_EQ(fi_cq_readerr(cq.get(), &error, 0), 1);
+    // Whatever has failed, the provider's own number is of one kind, with a text.
+    char text[64] = "";
+    EXPECT_LT(error.prov_errno, 0) << "of " << fi_strerror(error.err);
+    EXPECT_NE(fi_cq_strerror(cq.get(), error.prov_errno, nullptr, text, sizeof text), nullptr);
+    EXPECT_STRNE(text, "");
+    EXPECT_STRNE(text, "Unknown status") << error.prov_errno;
     return error;
 }
 

@@ -93,6 +93,88 @@ TEST_F(FiRmaEvent, a_region_counts_for_itself) {
     mr.reset();
 }
 
+TEST_F(FiRmaEvent, each_region_of_a_list_counts_once) {
+    open_counted();
+    Text other(64, '-');
+    Owner<fid_mr> other_mr;
+    ASSERT_EQ(enter_into(other_mr, other, kRemote, 8), 0);
+    Owner<fid_cntr> counters[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+        fid_cntr* made = nullptr;
+        ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &made, nullptr), 0);
+        counters[i].reset(made);
+        fid_mr* const counted = i < 2 ? mr.get() : other_mr.get();
+        ASSERT_EQ(fi_mr_bind(counted, &made->fid, i % 2 == 0 ? FI_REMOTE_WRITE : FI_REMOTE_READ),
+                  0);
+    }
+    Text text = text_of(12);
+    const iovec iov = {text.data(), text.size()};
+    const fi_rma_iov remote[] = {{at(0), 4, key()}, {0, 4, 8}, {at(20), 4, key()}};
+    fi_msg_rma msg{};
+    msg.msg_iov = &iov;
+    msg.iov_count = 1;
+    msg.addr = to_b;
+    msg.rma_iov = remote;
+    msg.rma_iov_count = 3;
+    msg.data = 5;
+    retry([&] { return fi_writemsg(a.ep.get(), &msg, FI_REMOTE_CQ_DATA); });
+    retry([&] { return fi_readmsg(a.ep.get(), &msg, 0); });
+    expect_count(b.remote_writes, 1);
+    expect_count(b.remote_reads, 1);
+    for (const auto& cntr : counters)
+        expect_count(cntr, 1);
+    EXPECT_EQ(next(b.rx).data, 5U);
+    EXPECT_TRUE(is_empty(b.rx)) << "the data comes once";
+    mr.reset();
+    other_mr.reset();
+}
+
+TEST_F(FiRmaEvent, waiting_for_the_counter_of_a_region_progresses_its_endpoints) {
+    open_counted(0);
+    fid_cntr* made = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain.get(), nullptr, &made, nullptr), 0);
+    const Owner<fid_cntr> cntr(made);
+    ASSERT_EQ(fi_mr_bind(mr.get(), &made->fid, FI_REMOTE_WRITE), 0);
+    // Opened and closed with a counter of a region there.
+    Name name{};
+    Owner<fid_ep> third = open_third(&name);
+    write("x", 0);
+    EXPECT_EQ(fi_cntr_wait(made, 1, 30000), 0);
+    third.reset();
+    write("y", 0);
+    EXPECT_EQ(fi_cntr_wait(made, 2, 30000), 0);
+    mr.reset();
+}
+
+TEST_F(FiRmaEvent, counters_may_be_bound_to_an_endpoint_that_is_enabled) {
+    Wanted wanted;
+    wanted.caps |= FI_RMA_EVENT;
+    open_rma(wanted);
+    Text text = text_of(20);
+    write(text, 0);  // the key is known, and that nobody counts
+    next(a.tx);
+    Text received(7, '-');
+    trecv(received, 1);
+    open_counter(a, a.tx_cntr, FI_SEND);
+    open_counter(a, a.writes, FI_WRITE);
+    open_counter(a, a.reads, FI_READ);
+    open_counter(b, b.rx_cntr, FI_RECV);
+    open_counter(b, b.remote_writes, FI_REMOTE_WRITE);
+    open_counter(b, b.remote_reads, FI_REMOTE_READ);
+    EXPECT_EQ(fi_ep_bind(a.ep.get(), &a.writes->fid, FI_WRITE), -FI_EINVAL);
+    EXPECT_EQ(fi_ep_bind(a.ep.get(), &a.tx->fid, FI_TRANSMIT), -FI_EOPBADSTATE);
+    run_some();
+    write(text, 40);
+    read(text, 0);
+    tsend("counted", 1);
+    expect_count(a.tx_cntr, 1);
+    expect_count(a.writes, 1);
+    expect_count(a.reads, 1);
+    expect_count(b.rx_cntr, 1);
+    expect_count(b.remote_writes, 1);
+    expect_count(b.remote_reads, 1);
+}
+
 TEST_F(FiRmaEvent, an_endpoint_may_have_counters_alone) {
     open_counted();
     fid_ep* made = nullptr;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kWriteEntry = FI_RMA | FI_WRITE;
 constexpr std::uint64_t kReadEntry = FI_RMA | FI_READ;
-constexpr int kBasicModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 class FiRmaKeys : public RmaPair {
   protected:
@@ -21,11 +20,24 @@ class FiRmaKeys : public RmaPair {
 /// of dc does not tell when it goes.
 class FiRmaShared : public FiRmaKeys {};
 
+TEST_F(FiRmaKeys, who_ignores_the_modes_in_the_answer_uses_offsets_and_own_keys) {
+    Wanted wanted;
+    wanted.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    open_rma(wanted);
+    EXPECT_EQ(key(), 7U);
+    const Text text = "offset";
+    retry([&] {
+        return fi_write(a.ep.get(), text.data(), text.size(), nullptr, to_b, 9, 7, nullptr);
+    });
+    EXPECT_EQ(next(a.tx).flags, kWriteEntry);
+    expect_held("offset", 9);
+}
+
 TEST_F(FiRmaKeys, keys_and_addresses_may_be_the_providers) {
     Wanted wanted;
-    wanted.mr_mode = kBasicModes;
+    wanted.mr_mode = 1;  // FI_MR_BASIC
     open_rma(wanted);
-    EXPECT_EQ(info->domain_attr->mr_mode, kBasicModes);
+    EXPECT_EQ(info->domain_attr->mr_mode, 1);
     const std::uint64_t first = key();
     write("virtual", 9);
     EXPECT_EQ(next(a.tx).flags, kWriteEntry);

@@ -66,6 +66,9 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
         call.data = message->data();
     } else if (message->is_rndv) {
         matches.name(*message);
+    } else if (message->length + message->header_bytes <= TW_AM_URGENT_MAX &&
+               !matches.admit(ep, message->held)) {  // make() has not asked
+        return static_cast<tw_status_t>(ep.failure());
     }
     call.header = message->header();
     call.is_kept = true;

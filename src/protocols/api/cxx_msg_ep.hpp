@@ -67,8 +67,9 @@ class Endpoint {
     }
     tw_status_t flush(How how = {}) const { return tw_ep_flush(get(), how.op(), how.request()); }
 
-    /// As tw_ep_close(): flushes and closes. This object has no endpoint afterwards, unless the
-    /// call returns TW_ERR_NO_RESOURCE.
+    /// As tw_ep_close(): flushes and closes; the status, or that of the completion, is that of the
+    /// flush. This object has no endpoint afterwards, unless the call returns TW_ERR_NO_RESOURCE,
+    /// TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM.
     tw_status_t close(How how = {}) { return end(0, how); }
     /// Ends everything at once with TW_ERR_CANCELED.
     tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }
@@ -87,7 +88,8 @@ class Endpoint {
     static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, 0, nullptr, nullptr); }
     tw_status_t end(unsigned flags, How how) {
         const tw_status_t status = tw_ep_close(get(), flags, how.op(), how.request());
-        if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_INVALID_PARAM)
+        if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
+            status != TW_ERR_INVALID_PARAM)
             (void)ep_.release();
         return status;
     }

@@ -25,7 +25,8 @@
 /// among messages of tw_msg_send(), which are matched in the same order, and of tw_tag_send() where
 /// no device matches tags. A message with TW_AM_RNDV has its place, whenever its data is received.
 /// Where the sender has several transmit contexts, this holds for each thread, or for all with
-/// TW_EP_ORDERED.
+/// TW_EP_ORDERED. A message with TW_OP_URGENT may pass those before it that are not urgent, as long
+/// as they wait at their sender.
 ///
 /// \par Reply
 /// tw_am_t.ep is the program's endpoint to the sender. A program that has none makes it in the
@@ -47,6 +48,8 @@ extern "C" {
 
 #define TW_AM_ID_MAX 65535    ///< The highest id of a handler; the lowest is 0.
 #define TW_AM_HEADER_MAX 256  ///< No header is longer, in bytes.
+/// Header and data together of a message with TW_OP_URGENT, in bytes.
+#define TW_AM_URGENT_MAX 16384
 
 /// Flags of an active message that has come.
 enum tw_am_flag {
@@ -108,9 +111,11 @@ TAGWIRE_API tw_status_t tw_am_register(tw_worker_h worker, unsigned id, tw_am_cb
 ///     until the receiver asks for that; one that has left as a whole cannot.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
 /// \retval TW_ERR_EXCEEDS_LIMIT  `header_length` exceeds TW_AM_HEADER_MAX; or TW_OP_INJECT with
-///     header and data of together more than tw_worker_attr_t.inject_bytes_max.
+///     header and data of together more than tw_worker_attr_t.inject_bytes_max, or TW_OP_URGENT
+///     with more than TW_AM_URGENT_MAX.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `id` exceeds TW_AM_ID_MAX, or `op` has
-///     TW_OP_IMM (the header takes its place) or another flag that is not for sends.
+///     TW_OP_IMM (the header takes its place), another flag that is not for sends, or TW_OP_URGENT
+///     with a level of completion.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; other statuses as for tw_tag_send().
 TAGWIRE_API tw_status_t tw_am_send(tw_ep_h ep, unsigned id, const void* header,
                                    size_t header_length, const void* buffer, size_t length,
@@ -133,7 +138,9 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// until tw_am_release() or tw_am_recv() is called, and until the handler returns. Data that the
 /// transport has is copied for this; that of a message of several parts is in memory of its own
 /// already. A message that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
-/// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders.
+/// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders. No pause stops a
+/// message with TW_OP_URGENT: a program that keeps those as well, beyond both limits, loses the
+/// endpoint to their sender (TW_ERR_EXCEEDS_LIMIT).
 ///
 /// \retval TW_OK  *message_p is the message, which the program receives or releases.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the message was kept or received already.

@@ -53,7 +53,9 @@ enum tw_access {
     TW_ACCESS_WRITE = 1 << 1,   ///< tw_put().
     TW_ACCESS_ATOMIC = 1 << 2,  ///< tw_atomic(), tw_atomic_fetch(), tw_atomic_cswap().
     TW_ACCESS_ALL = TW_ACCESS_READ | TW_ACCESS_WRITE | TW_ACCESS_ATOMIC,
-    TW_ACCESS_NONE = 1 << 3  ///< Alone: memory for messages only, which has no key.
+    /// Alone: memory for messages only, which has no key. Receivers of a long message may read the
+    /// memory; nobody may write to it.
+    TW_ACCESS_NONE = 1 << 3
 };
 
 /// Kinds of memory. Later versions add memory of devices.
@@ -64,7 +66,9 @@ typedef enum tw_memory_type {
 /// Parameters of tw_mem_map() and tw_mem_alloc(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_mem_params {
     size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_mem_params));  ///< sizeof(tw_mem_params_t).
-    /// TW_ACCESS_x; 0: TW_ACCESS_ALL. Messages from and to the memory need none.
+    /// TW_ACCESS_x; 0: TW_ACCESS_ALL. Messages from and to the memory need none: a long one whose
+    /// peer lacks the right to move the data by itself is copied. Memory that the program may only
+    /// read has TW_ACCESS_READ or TW_ACCESS_NONE, and nothing is received into it.
     uint32_t access;
     tw_memory_type_t type;
     uint64_t device;  ///< Number of the device that has the memory; 0 for TW_MEMORY_HOST.
@@ -84,7 +88,9 @@ typedef struct tw_mem_params {
 /// `params` may be NULL. Any thread.
 ///
 /// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
+/// \retval TW_ERR_INVALID_ADDR  A part of it is not mapped in this process, or cannot be accessed.
 /// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
+/// \retval TW_ERR_INVALID_ADDR  Memory is not there, or is read-only and peers would write to it.
 /// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.
 /// \retval TW_ERR_UNSUPPORTED  `params->type` is not TW_MEMORY_HOST.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `length` is 0, or `params` has a value that
@@ -145,17 +151,25 @@ typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
 typedef enum tw_peer_event {
     TW_PEER_UP,      ///< Connected, whoever began. Status TW_OK.
     TW_PEER_CLOSED,  ///< The connection has ended in order. Status TW_OK: neither side has an
-                     ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed.
+                     ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed,
+                     ///< or its program, which had closed its endpoint, has connected anew.
                      ///< TW_ERR_CANCELED: this side has closed its endpoint by force.
-    TW_PEER_FAILED   ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+    TW_PEER_FAILED,  ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+    TW_PEER_LEFT,    ///< The peer's program has closed its endpoint to this worker, or has closed
+                     ///< none, and this program still has its own. Status TW_OK. The connection
+                     ///< stays: the peer's worker takes messages until both sides have closed.
+    TW_PEER_BACK     ///< Behind TW_PEER_LEFT: the peer's program has an endpoint again. Status
+                     ///< TW_OK.
 } tw_peer_event_t;
 
 /// Reports that a peer connects or disconnects, even if the program has no endpoint to it. Runs
 /// inside progress; may call everything but progress, for example tw_ep_create_to() with
-/// `worker_id`. Each connection is reported twice: TW_PEER_UP when it is established, and one of
-/// the other events when it has ended. The second report follows the completions of all operations
-/// under way, and tw_ep_failed_cb_t. A connection that was never established is not reported, nor
-/// is that of a worker to itself. The same worker may connect again later.
+/// `worker_id`. Each connection is reported twice: TW_PEER_UP when it is established, and
+/// TW_PEER_CLOSED or TW_PEER_FAILED when it has ended; in between come TW_PEER_LEFT and
+/// TW_PEER_BACK, if the program has an endpoint. A server closes that endpoint at TW_PEER_LEFT, or
+/// keeps it for clients that come back. The report of the end follows the completions of all
+/// operations under way, and tw_ep_failed_cb_t. A connection that was never established is not
+/// reported, nor is that of a worker to itself. The same worker may connect again later.
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
@@ -195,7 +209,8 @@ typedef struct tw_worker_params {
 /// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
 ///     log names each with its reason.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `thread_mode` is unknown, or `tx_contexts`
-///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI.
+///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI; or an option of a
+///     transport in use has a value that is not accepted, which the log names.
 /// \retval TW_ERR_UNSUPPORTED  More transmit contexts than one with TAGWIRE_TAG_OFFLOAD=y.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
@@ -206,8 +221,10 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// Closes its endpoints by force and releases everything, handles of requests included. Requests in
 /// the program's own memory are the program's again; no callback runs. Peers with whom nothing is
 /// under way learn that it has closed in order (TW_ERR_NOT_CONNECTED); for the others it has died
-/// (TW_ERR_CONNECTION_RESET). Completions in a queue of tw_cq_create() stay there, except those
-/// beyond its capacity. NULL is ignored.
+/// (TW_ERR_CONNECTION_RESET). A peer that has taken no messages until there was no room for another
+/// one is given up to 100 ms; if it takes none then it learns of the end from its transport
+/// (over dc TW_ERR_ENDPOINT_TIMEOUT). Completions in a queue of tw_cq_create() stay there, except
+/// those beyond its capacity. NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// Properties and limits of a worker. The program sets struct_bytes.
@@ -434,8 +451,8 @@ typedef struct tw_ep_params {
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
 /// \retval TW_ERR_INVALID_ADDR  These bytes are not an address; the log says why.
 /// \retval TW_ERR_UNREACHABLE  No transport leads there; the log says why.
-/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker; tw_ep_find() returns
-///     it.
+/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker. tw_ep_find() returns
+///     it, or NULL while it is being closed: then the call succeeds behind the close's completion.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `flags` has an unknown bit.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
@@ -450,7 +467,7 @@ TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* p
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
 /// \retval TW_ERR_NO_ELEM  No worker of this id is connected; it may have left since.
 /// \retval TW_ERR_ALREADY_EXISTS  The program has the endpoint: tw_ep_find(), or
-///     tw_completion_t.ep.
+///     tw_completion_t.ep; both are NULL while it is being closed.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
@@ -458,7 +475,7 @@ TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, 
 
 /// Finds the endpoint to the worker of an id.
 ///
-/// \return The program's endpoint; NULL when it has none, or `worker` is NULL.
+/// \return The program's endpoint; NULL when it has none, is closing it, or `worker` is NULL.
 TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 
 /// Reads the pointer that the program gave to an endpoint.
@@ -466,9 +483,18 @@ TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 /// \return tw_ep_params_t.user_data; NULL for an endpoint that is NULL.
 TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 
-/// Completes when everything sent on an endpoint before has reached the peer's library.
+/// Completes when everything sent on an endpoint before has reached the peer's library, and every
+/// operation before has completed.
 ///
-/// After the completion nothing is lost if this process ends.
+/// After the completion nothing is lost if this process ends. So it waits
+/// - for eager messages until they are in the peer's library, matched there or not; those with
+///   TW_OP_MATCH_COMPLETE or TW_OP_DELIVERY_COMPLETE until a receive of the peer has matched them;
+/// - for rendezvous, whose data stays here until then, until a receive has taken them;
+/// - for puts and atomics until they have taken effect at the peer;
+/// - for gets until the data is here.
+///
+/// A flush of messages that the peer never receives does not complete before the endpoint fails, or
+/// is closed by force. The peer has to progress in any case.
 ///
 /// \retval TW_OK  There is nothing to wait for.
 /// \retval TW_INPROGRESS  Started; the completion follows.
@@ -493,16 +519,25 @@ enum tw_ep_close_flag {
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 
-/// Flushes an endpoint and destroys it.
+/// Flushes an endpoint, as tw_ep_flush() does, and destroys it.
 ///
-/// Nothing may be called on the endpoint any more, once the call has returned TW_OK or
-/// TW_INPROGRESS. Messages from the peer are still received. `flags` is 0 or TW_EP_CLOSE_FORCE; an
-/// endpoint that has failed is closed at once.
+/// `flags` is 0 or TW_EP_CLOSE_FORCE. The endpoint is destroyed whatever the status, unless the
+/// call returns TW_ERR_NO_RESOURCE, TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM: nothing may be called
+/// on it any more. Messages from the peer are still received.
+///
+/// Without force the status, of the call or of the completion, is that of the flush. With any other
+/// status than TW_OK messages that the program has sent on the endpoint may be lost, those included
+/// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With force nothing
+/// is flushed, and the status is TW_OK. Without a request, a callback and TW_OP_COMPLETION the
+/// status of a completion is told to nobody, other than that of a send.
 ///
 /// \retval TW_OK  It is closed.
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
+/// \retval TW_ERR_CONNECTION_RESET  It is closed; it had failed, with this status or another one of
+///     tw_ep_failed_cb_t. There is no completion.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
 /// \retval TW_ERR_INVALID_PARAM  Also: unknown flags, or the endpoint is being closed already.
+/// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
 TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
                                     tw_request_h* request_p);
 

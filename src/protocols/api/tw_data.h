@@ -23,7 +23,8 @@
 ///   has paused this sender because its memory for unexpected messages is used up.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
 ///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, the
-///   buffer is not inside `op->mem`, or `op->cq` is of another context; the log says which.
+///   buffer is not inside `op->mem`, `op->cq` is of another context or set without TW_OP_CQ, or
+///   nobody would hear of a receive with TW_OP_CQ; the log says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
 /// \par Lifetime
@@ -60,7 +61,8 @@ extern "C" {
 /// the call returns. fi_tsend(3), fi_tinject(3) and fi_tsenddata(3) are this call with flags.
 ///
 /// \retval TW_OK  Sent: the buffer may be reused, and the completion level asked for by flags is
-///     reached.
+///     reached. **Without such a flag the message need not have left this process: one that waits
+///     for room leaves by progress, or by tw_ep_flush().**
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK, TW_ERR_CANCELED
 ///     (tw_request_cancel(), or the endpoint was closed by force), or the endpoint's failure.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.

@@ -102,11 +102,18 @@ enum tw_op_flag {
     TW_OP_BUFFERED = 1 << 13,
     /// (all) tw_op_t.cq takes the place of the worker's completion queue for this operation: with
     /// TW_OP_COMPLETION its completion goes there, and its failure if nobody asked for its
-    /// completion. Not with a callback.
+    /// completion. Not with a callback. A receive needs TW_OP_COMPLETION, a handle or a counter as
+    /// well. Without this flag tw_op_t.cq is NULL.
     TW_OP_CQ = 1 << 14,
     /// (all) tw_op_t.counter counts the operation when it has ended, however its end is reported:
     /// behind the callback, or when the completion is in its queue.
-    TW_OP_COUNTER = 1 << 15
+    TW_OP_COUNTER = 1 << 15,
+    /// (tw_am_send) The message is sent although the peer has paused messages (TW_ERR_NO_RESOURCE
+    /// of tw_data.h), and comes with its data in any case, never with TW_AM_RNDV. It passes
+    /// messages that wait at this side; urgent messages among themselves keep their order. Header
+    /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion beyond
+    /// TW_OP_INJECT_COMPLETE. For protocols whose peer waits for a reply while it receives nothing.
+    TW_OP_URGENT = 1 << 16
 };
 
 /// Flags of a completion.

@@ -115,11 +115,16 @@ typedef struct tw_accept_params {
 /// The request is gone, whatever the call returns but TW_ERR_INVALID_PARAM; the peer is turned away
 /// where the call fails. `params` may be NULL.
 ///
+/// A peer may connect again when it has closed its endpoint, in order or by force, also if the
+/// program has not closed its own: the new connection takes the place of the old one, whose
+/// endpoint fails with TW_ERR_NOT_CONNECTED (by force TW_ERR_CONNECTION_RESET), and which the
+/// program closes.
+///
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
 /// \retval TW_ERR_CONNECTION_RESET  The peer has given up.
 /// \retval TW_ERR_UNREACHABLE  No transport leads to the peer; the log says why.
-/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to that worker; tw_ep_find() returns
-///     it.
+/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to that worker, which the peer is not
+///     known to have closed. tw_ep_find() returns it, unless it is being closed.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `flags` has an unknown bit, or private_length
 ///     is too long.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
@@ -143,8 +148,9 @@ TAGWIRE_API tw_status_t tw_reject(tw_conn_request_h request, const void* private
 /// TW_ERR_UNREACHABLE: there is no such host, no way to it, nobody listens there, or no transport
 /// leads to the worker that does. TW_ERR_TIMED_OUT. TW_ERR_CONNECTION_RESET: whoever listens has
 /// gone, or does not speak this protocol. TW_ERR_UNSUPPORTED: it speaks another version of it.
-/// TW_ERR_ALREADY_EXISTS: the program has an endpoint to that worker (tw_ep_find()).
-/// TW_ERR_NO_MEMORY. The log says more.
+/// TW_ERR_ALREADY_EXISTS: the program has an endpoint to that worker (tw_ep_find()) or is closing
+/// it; or the peer's program has one to this worker that is in use, or was not closed here.
+/// TW_ERR_IO_ERROR: the system has no more descriptors. TW_ERR_NO_MEMORY. The log says more.
 typedef void (*tw_connected_cb_t)(void* arg, tw_ep_h ep, tw_status_t status,
                                   const void* private_data, size_t private_length);
 

@@ -13,13 +13,15 @@
 /// peer: over shared memory, memory of tw_mem_alloc() is read and written by plain loads and
 /// stores; over RDMA devices all memory is reached by put and get, and by atomics of 64 bits where
 /// every rail of the owner's context is of one device that has them (dc alone). Elsewhere (`ud`,
-/// other atomics) the peer's progress carries the operation out. The calls are the same. A packed
-/// key of a context with many devices has no room for all of their keys: the library asks the owner
-/// for one that an endpoint lacks, and its progress carries operations out until it has told that.
+/// `tcp`, other atomics) the peer's progress carries the operation out. The calls are the same. A
+/// packed key of a context with many devices has no room for all of their keys: the library asks
+/// the owner for one that an endpoint lacks, and its progress carries operations out until it has
+/// told that.
 /// tw_key_explain() says which way an operation goes.
 ///
 /// \par Order
-/// Operations are not ordered among each other, nor with messages, except by
+/// Operations are not ordered among each other, nor with messages, and do not wait for messages
+/// that were sent before, except by
 /// - TW_OP_FENCE: the operation, or message, and all later ones to the same peer take effect after
 ///   everything before it. A message behind a fence is matched after the data of earlier puts is
 ///   visible to its receiver;
@@ -224,10 +226,8 @@ typedef struct tw_rma_explanation {
     /// - "messages": by messages, and the peer's progress carries it out;
     /// - "nothing": there are no bytes.
     const char* way;
-    const char* reason;  ///< A sentence.
-    /// 1: nothing happens before the peer progresses. Where shared memory has no way to memory of
-    /// another process than messages of its own, puts and gets need the peer as well.
-    int needs_peer;
+    const char* reason;   ///< A sentence.
+    int needs_peer;       ///< 1: nothing happens before the peer progresses.
     size_t striped_from;  ///< Shortest put or get that is divided; SIZE_MAX: none, or an atomic.
     uint64_t reserved[3] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_rma_explanation_t;

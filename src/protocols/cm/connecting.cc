@@ -19,6 +19,8 @@ namespace tagwire::proto {
 namespace {
 
 constexpr std::uint64_t kConnectTimeoutNs = 10'000'000'000;
+/// Behind which an address that does not answer is not waited for alone.
+constexpr std::uint64_t kNextAddressNs = 250'000'000;
 
 ReserveBytes copy_of(const void* data, std::size_t length) {
     const auto* bytes = static_cast<const std::byte*>(data);
@@ -28,6 +30,35 @@ ReserveBytes copy_of(const void* data, std::size_t length) {
 }
 
 }  // namespace
+
+// ---- Attempt
+
+Attempt::Attempt(Connecting& owner, ucs::PrivateFd fd)
+    : Watched(owner.cm), owner_(owner), fd_(std::move(fd)) {}
+
+Attempt::~Attempt() {
+    if (fd_)
+        cm.unwatch(*this, fd_.get());
+}
+
+ucs::PrivateFd Attempt::release() {
+    cm.unwatch(*this, fd_.get());
+    return std::move(fd_);
+}
+
+void Attempt::on_ready() {
+    owner_.attempt_over(*this);
+}
+
+void Attempt::on_late() {
+    owner_.try_next();
+}
+
+void Attempt::on_no_memory() {
+    owner_.on_no_memory();
+}
+
+// ---- Connecting
 
 Connecting::Connecting(ConnectionManager& owner, const char* where,
                        const tw_connect_params_t& params)
@@ -61,6 +92,7 @@ void Connecting::unwatch_all() {
     else if (fd_)
         cm.unwatch(*this, fd_.get());
     fd_.reset();
+    attempts_.clear();
 }
 
 void Connecting::on_ready() {
@@ -68,7 +100,7 @@ void Connecting::on_ready() {
         case State::kLookingUp:
             return looked_up();
         case State::kConnecting:
-            return connected();
+            return;  // the attempts have descriptors of their own
         case State::kWaiting:
             return replied();
     }
@@ -93,31 +125,51 @@ void Connecting::looked_up() {
 }
 
 void Connecting::try_next() {
-    while (next_ != nullptr) {
-        const addrinfo& at = *std::exchange(next_, next_->ai_next);
-        fd_ = ucs::make_tcp_socket(at);
-        const bool is_begun =
-            fd_ && (::connect(fd_.get(), at.ai_addr, at.ai_addrlen) == 0 || errno == EINPROGRESS);
-        if (is_begun && cm.watch(*this, fd_.get(), EPOLLOUT))
+    while (next_ != nullptr)
+        if (begin_attempt(*std::exchange(next_, next_->ai_next)))
             return;
-        error_ = errno;
-        fd_.reset();
-    }
-    fail(UCS_ERR_UNREACHABLE, "%s", std::strerror(error_));
+    if (!attempts_.empty())
+        return;
+    // A shortage of this process says nothing about the peer.
+    const bool is_ours =
+        error_ == EMFILE || error_ == ENFILE || error_ == ENOBUFS || error_ == ENOMEM;
+    fail(is_ours ? UCS_ERR_IO_ERROR : UCS_ERR_UNREACHABLE, "%s", std::strerror(error_));
 }
 
-void Connecting::connected() {
+bool Connecting::begin_attempt(const addrinfo& at) {
+    ucs::PrivateFd fd(ucs::make_tcp_socket(at).release());
+    if (!fd || (::connect(fd.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS)) {
+        error_ = errno;
+        return false;
+    }
+    auto attempt = std::make_unique<Attempt>(*this, std::move(fd));
+    if (!cm.watch(*attempt, attempt->fd(), EPOLLOUT)) {
+        error_ = ENOMEM;
+        return false;
+    }
+    if (next_ != nullptr)
+        cm.set_deadline(*attempt, ucs::clock_now_ns() + kNextAddressNs);
+    attempts_.push_back(std::move(attempt));
+    return true;
+}
+
+void Connecting::attempt_over(Attempt& attempt) {
     int error = 0;
     socklen_t bytes = sizeof error;
-    if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+    if (::getsockopt(attempt.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         error = errno;
-    if (error == 0 && ucs::is_own_end(fd_.get()))
+    if (error == 0 && ucs::is_own_end(attempt.fd()))
         error = ECONNREFUSED;
-    if (error != 0) {
-        error_ = error;
-        unwatch_all();
-        return try_next();
-    }
+    if (error == 0)
+        return connected(attempt.release());
+    error_ = error;
+    std::erase_if(attempts_, [&](const auto& each) { return each.get() == &attempt; });
+    try_next();
+}
+
+void Connecting::connected(ucs::PrivateFd fd) {
+    attempts_.clear();
+    fd_ = std::move(fd);
     const int on = 1;
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const ReserveBytes request =
@@ -152,6 +204,9 @@ void Connecting::replied() {
         case CmVerdict::kFailed:
             return fail(UCS_ERR_UNREACHABLE,
                         "it has accepted, but cannot connect to this worker; its log says why");
+        case CmVerdict::kExists:
+            return fail(UCS_ERR_ALREADY_EXISTS,
+                        "it has an endpoint to this worker, whose connection has not ended");
         case CmVerdict::kVersion:
             return fail(UCS_ERR_UNSUPPORTED, "it does not speak version %u of the protocol",
                         unsigned{kCmVersion});
@@ -161,7 +216,7 @@ void Connecting::replied() {
 void Connecting::accepted() {
     tw_ep_h ep = nullptr;
     const ucs_status_t status =
-        cm.connect(reader_.message().address, params_.flags, params_.user_data, &ep);
+        cm.connect(reader_.message().address, false, params_.flags, params_.user_data, &ep);
     if (status == UCS_OK)
         return end(UCS_OK, ep, reader_.message().private_data);
     fail(status == UCS_ERR_INVALID_ADDR ? UCS_ERR_CONNECTION_RESET : status,
@@ -175,7 +230,9 @@ void Connecting::fail(ucs_status_t status, const char* format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    TW_LOG_WARN("tw_ep_connect: %s: %s", where_.c_str(), text);
+    char what[2 * kText];
+    std::snprintf(what, sizeof what, "%s: %s", where_.c_str(), text);
+    TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(what), "tw_ep_connect: %s", what);
     end(status, nullptr, {});
 }
 

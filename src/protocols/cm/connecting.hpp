@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The side that connects: one call of tw_ep_connect(), until it is reported.
+//
+// A name may have several addresses, of which some may be silent. The next one is tried when one
+// has failed, or has not answered for a quarter of a second; those before it are still waited for,
+// and the first that takes the connection is used (RFC 8305).
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "protocols/cm/connection_manager.hpp"
 #include "protocols/cm/name_lookup.hpp"
 #include "protocols/wire/cm_messages.hpp"
+#include "ucs/memory/reserve.hpp"
+#include "ucs/sys/private_fd.hpp"
 
 namespace tagwire::proto {
+
+class Connecting;
+
+/// A connection to one of the addresses that is under way.
+class Attempt final : public Watched {
+  public:
+    Attempt(Connecting& owner, ucs::PrivateFd fd);
+    ~Attempt() override;
+
+    void on_ready() override;
+    void on_late() override;
+    void on_no_memory() override;
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+    /// It is another's from now on.
+    ucs::PrivateFd release();
+
+  private:
+    Connecting& owner_;
+    ucs::PrivateFd fd_;
+};
 
 class Connecting final : public Watched {
   public:
@@ -21,14 +49,18 @@ class Connecting final : public Watched {
     void on_late() override;
     void on_no_memory() override { end(UCS_ERR_NO_MEMORY, nullptr, {}); }
 
+    /// The next address; there may be none.
+    void try_next();
+    /// It stands, or has failed. These may end this object.
+    void attempt_over(Attempt& attempt);
+
   private:
     enum class State : std::uint8_t { kLookingUp, kConnecting, kWaiting };
 
     Connecting(ConnectionManager& owner, const char* where, const tw_connect_params_t& params);
     void looked_up();
-    /// The next address; there may be none.
-    void try_next();
-    void connected();
+    bool begin_attempt(const addrinfo& at);
+    void connected(ucs::PrivateFd fd);
     void replied();
     void accepted();
     void unwatch_all();
@@ -44,7 +76,8 @@ class Connecting final : public Watched {
     ucs::AddressList list_{nullptr, &freeaddrinfo};
     const addrinfo* next_ = nullptr;
     int error_ = 0;  // of the address that was tried last
-    ucs::UniqueFd fd_;
+    ucs::ReserveVector<std::unique_ptr<Attempt>> attempts_;
+    ucs::PrivateFd fd_;
     CmReader reader_{CmKind::kReply};
 };
 

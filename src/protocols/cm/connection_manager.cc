@@ -58,6 +58,8 @@ bool ConnectionManager::watch_timer() const {
 }
 
 unsigned ConnectionManager::look() {
+    if (all_.empty())
+        return 0;
     constexpr int kEvents = 16;
     epoll_event events[kEvents];
     const int count = ::epoll_wait(epoll_.get(), events, kEvents, 0);
@@ -109,56 +111,59 @@ void ConnectionManager::unwatch(Watched& one, int fd) {
     by_serial_.erase(std::exchange(one.serial, 0));
 }
 
-void ConnectionManager::forget(const Watched& gone) {
+void ConnectionManager::forget(Watched& gone) {
     if (gone.serial != 0)
         by_serial_.erase(gone.serial);
+    set_deadline(gone, UINT64_MAX);
 }
 
 void ConnectionManager::destroy(const Watched& one) {
-    const auto found =
-        std::ranges::find_if(all_, [&](const auto& owned) { return owned.get() == &one; });
+    const std::size_t place = one.place;
     // Its end may lead here again.
-    const std::unique_ptr<Watched> gone = std::move(*found);
-    all_.erase(found);
+    const std::unique_ptr<Watched> gone = std::move(all_[place]);
+    if (place + 1 != all_.size()) {
+        all_[place] = std::move(all_.back());
+        all_[place]->place = place;
+    }
+    all_.pop_back();
 }
 
 // ---- Time
 
 void ConnectionManager::set_deadline(Watched& one, std::uint64_t deadline_ns) {
+    if (one.deadline != UINT64_MAX)
+        deadlines_.erase({one.deadline, &one});
     one.deadline = deadline_ns;
-    if (deadline_ns >= next_deadline_)
+    if (deadline_ns == UINT64_MAX)
         return;
-    next_deadline_ = deadline_ns;
-    set_timer();
+    deadlines_.insert({deadline_ns, &one});
+    if (deadline_ns < timer_set_)
+        set_timer();
 }
 
+/// It may end too early, when who was to be told has gone.
 void ConnectionManager::set_timer() {
+    timer_set_ = deadlines_.empty() ? UINT64_MAX : deadlines_.begin()->first;
     itimerspec time{};
-    if (next_deadline_ != UINT64_MAX)  // a time of 0 would stop the timer
-        time.it_value = ucs::timespec_of(std::max<std::uint64_t>(next_deadline_, 1));
+    if (timer_set_ != UINT64_MAX)  // a time of 0 would stop the timer
+        time.it_value = ucs::timespec_of(std::max<std::uint64_t>(timer_set_, 1));
     ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr);
 }
 
 void ConnectionManager::expire() {
     const std::uint64_t now = ucs::clock_now_ns();
-    for (;;) {
-        const auto late =
-            std::ranges::find_if(all_, [now](const auto& one) { return one->deadline <= now; });
-        if (late == all_.end())
-            break;
-        (*late)->deadline = UINT64_MAX;
-        (*late)->on_late();
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+        Watched& late = *deadlines_.begin()->second;
+        set_deadline(late, UINT64_MAX);
+        late.on_late();
     }
-    next_deadline_ = UINT64_MAX;
-    for (const auto& one : all_)
-        next_deadline_ = std::min(next_deadline_, one->deadline);
     set_timer();
 }
 
 // ---- Endpoints
 
-ucs_status_t ConnectionManager::connect(WireBytes address, std::uint32_t flags, void* user_data,
-                                        tw_ep_h* ep_p) try {
+ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::uint32_t flags,
+                                        void* user_data, tw_ep_h* ep_p) try {
     std::string reason;
     const auto parsed = parse(address, &reason);
     if (!parsed) {
@@ -167,6 +172,7 @@ ucs_status_t ConnectionManager::connect(WireBytes address, std::uint32_t flags, 
         return UCS_ERR_INVALID_ADDR;
     }
     Endpoint* ep = nullptr;
+    worker_.peers().end_left(parsed->id, is_asked);
     const ucs_status_t status = worker_.peers().connect(*parsed, flags, user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;

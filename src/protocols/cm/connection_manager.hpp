@@ -11,14 +11,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "protocols/api/tw_listen.h"
 #include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/inet.hpp"
+#include "ucs/sys/private_fd.hpp"
 
 namespace tagwire::proto {
 
@@ -41,6 +46,7 @@ class Watched : public ucs::FromReserve {
     ConnectionManager& cm;
     std::uint64_t serial = 0;             // in the epoll set; 0: it is in none
     std::uint64_t deadline = UINT64_MAX;  // ns
+    std::size_t place = 0;                // among those that the manager owns
 };
 
 class ConnectionManager final : public Lookout {
@@ -60,13 +66,21 @@ class ConnectionManager final : public Lookout {
     /// For EPOLLx `events`, from now on only for these. False: the system has no room.
     bool watch(Watched& one, int fd, std::uint32_t events);
     void unwatch(Watched& one, int fd);
-    void forget(const Watched& gone);
+    void forget(Watched& gone);
     /// on_late() is called behind this time; UINT64_MAX: never.
     void set_deadline(Watched& one, std::uint64_t deadline_ns);
-    void add(std::unique_ptr<Watched> one) { all_.push_back(std::move(one)); }
+    void add(std::unique_ptr<Watched> one) {
+        one->place = all_.size();
+        all_.push_back(std::move(one));
+    }
     void destroy(const Watched& one);
-    /// The endpoint to the worker of that address.
-    ucs_status_t connect(WireBytes address, std::uint32_t flags, void* user_data, tw_ep_h* ep_p);
+    /// The endpoint to the worker of that address, by a new connection where the program that asks
+    /// has left the one that there is. `is_asked`: that is the peer's.
+    ucs_status_t connect(WireBytes address, bool is_asked, std::uint32_t flags, void* user_data,
+                         tw_ep_h* ep_p);
+
+    /// Connections that came to nothing, by what is to be said of them.
+    ucs::Repeats failures;
 
   private:
     explicit ConnectionManager(WorkerCore& worker) : worker_(worker) {}
@@ -79,10 +93,12 @@ class ConnectionManager final : public Lookout {
     WorkerCore& worker_;
     std::byte address_[TW_ADDRESS_BYTES_MAX];
     std::size_t address_bytes_ = sizeof address_;
-    ucs::UniqueFd epoll_;
-    ucs::UniqueFd timer_;
+    ucs::PrivateFd epoll_;
+    ucs::PrivateFd timer_;
     std::uint64_t serials_ = 0;
-    std::uint64_t next_deadline_ = UINT64_MAX;
+    std::uint64_t timer_set_ = UINT64_MAX;  // ns
+    using Deadline = std::pair<std::uint64_t, Watched*>;
+    std::set<Deadline, std::less<Deadline>, ucs::ReserveAllocator<Deadline>> deadlines_;
     ucs::ReserveHashMap<std::uint64_t, Watched*> by_serial_;
     ucs::ReserveVector<std::unique_ptr<Watched>> all_;
 };

@@ -21,6 +21,11 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr std::uint64_t kRequestTimeoutNs = 5'000'000'000;
 constexpr unsigned kRequestsMax = 64;
+// A peer that has closed its endpoint tells so by another way than it connects anew by.
+constexpr std::uint64_t kHeldNs = 200'000'000;
+constexpr std::uint64_t kHeldLookNs = 1'000'000;
+/// Others may have given descriptors back by then.
+constexpr std::uint64_t kShortageNs = 100'000'000;
 
 ucs_status_t listen_status(int error) {
     if (error == EADDRINUSE)
@@ -45,9 +50,9 @@ ucs_status_t Listener::create(ConnectionManager& cm, const char* where,
                               const ucs::AddressList& list, const tw_listen_params_t& params,
                               Listener** listener_p) {
     int error = 0;
-    ucs::UniqueFd fd;
+    ucs::PrivateFd fd;
     for (const addrinfo* at = list.get(); at != nullptr && !fd; at = at->ai_next) {
-        fd = ucs::make_tcp_socket(*at);
+        fd.reset(ucs::make_tcp_socket(*at).release());
         // "[::]" is all of IPv6; "0.0.0.0" can be at the same port beside it.
         const int on = 1;
         if (fd && at->ai_family == AF_INET6)
@@ -72,7 +77,7 @@ ucs_status_t Listener::create(ConnectionManager& cm, const char* where,
     return UCS_OK;
 }
 
-Listener::Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::UniqueFd fd)
+Listener::Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::PrivateFd fd)
     : Watched(owner), params_(params), fd_(std::move(fd)) {}
 
 Listener::~Listener() {
@@ -95,10 +100,11 @@ void Listener::end() {
 void Listener::on_ready() {
     const std::size_t most = params_.requests_max == 0 ? kRequestsMax : params_.requests_max;
     while (requests_.size() < most) {
-        ucs::UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        ucs::PrivateFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd && is_shortage(errno)) {
-            TW_LOG_WARN("listener at %s: a peer waits: %s", address().c_str(),
-                        std::strerror(errno));
+            const char* const why = std::strerror(errno);
+            TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(why),
+                            "listener at %s: a peer waits: %s", address().c_str(), why);
             break;
         }
         if (!fd)
@@ -110,8 +116,9 @@ void Listener::on_ready() {
         cm.add(std::move(request));
     }
     pause(true);
-    if (requests_.empty())
-        cm.set_deadline(*this, ucs::clock_now_ns() + timeout_of(params_));
+    // Else the end of a request makes room.
+    if (requests_.size() < most)
+        cm.set_deadline(*this, ucs::clock_now_ns() + kShortageNs);
 }
 
 void Listener::pause(bool is_paused) {
@@ -126,7 +133,7 @@ void Listener::request_ended(const ConnRequest& gone) {
 
 // ---- ConnRequest
 
-ConnRequest::ConnRequest(ConnectionManager& owner, Listener& of, ucs::UniqueFd fd)
+ConnRequest::ConnRequest(ConnectionManager& owner, Listener& of, ucs::PrivateFd fd)
     : Watched(owner), listener_(&of), fd_(std::move(fd)), peer_(ucs::peer_text(fd_.get())) {}
 
 ConnRequest::~ConnRequest() {
@@ -142,11 +149,14 @@ bool ConnRequest::begin() {
 }
 
 void ConnRequest::turn_away(const char* why) {
-    TW_LOG_WARN("listener: %s is turned away: %s", peer_.c_str(), why);
+    TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(why), "listener: %s is turned away: %s",
+                    peer_.c_str(), why);
     cm.destroy(*this);
 }
 
 void ConnRequest::on_late() {
+    if (held_until_ != 0)
+        return came();
     turn_away("it does not say what it wants; expected a request of tw_ep_connect()");
 }
 
@@ -156,6 +166,8 @@ void ConnRequest::on_ready() {
         fd_.reset();  // the program learns of it when it answers
         return;
     }
+    if (held_until_ != 0)
+        return cm.destroy(*this);
     switch (reader_.read(fd_.get())) {
         case CmReader::State::kMore:
             return;
@@ -165,16 +177,31 @@ void ConnRequest::on_ready() {
             reply(CmVerdict::kVersion, {}, {});
             return turn_away("it speaks another version of the protocol");
         case CmReader::State::kWhole:
-            return offer();
+            return came();
     }
 }
 
+/// Held back for a while if this worker is connected with that one: its program has closed that
+/// connection, else it gets none.
+void ConnRequest::came() {
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (held_until_ == 0) {
+        std::string reason;
+        const auto address = parse(reader_.message().address, &reason);
+        if (!address)
+            return turn_away(("its worker's address is none: " + reason).c_str());
+        worker_id_ = address->id;
+        held_until_ = now + kHeldNs;
+    }
+    if (now >= held_until_ || !cm.worker().peers().is_engaged(worker_id_))
+        return offer();
+    cm.set_deadline(*this, now + kHeldLookNs);
+    // More bytes, or an end: it has given up.
+    if (!cm.watch(*this, fd_.get(), EPOLLIN | EPOLLRDHUP))
+        turn_away("the system has no room");
+}
+
 void ConnRequest::offer() {
-    std::string reason;
-    const auto address = parse(reader_.message().address, &reason);
-    if (!address)
-        return turn_away(("its worker's address is none: " + reason).c_str());
-    worker_id_ = address->id;
     is_offered_ = true;
     cm.set_deadline(*this, UINT64_MAX);
     // More bytes, or an end: it has given up.
@@ -205,7 +232,7 @@ ucs_status_t ConnRequest::accept(const tw_accept_params_t& params, tw_ep_h* ep_p
     ucs_status_t status = UCS_ERR_CONNECTION_RESET;
     tw_ep_h ep = nullptr;
     if (fd_)
-        status = cm.connect(reader_.message().address, params.flags, params.user_data, &ep);
+        status = cm.connect(reader_.message().address, true, params.flags, params.user_data, &ep);
     if (status == UCS_OK) {
         const auto* data = static_cast<const std::byte*>(params.private_data);
         if (reply(CmVerdict::kAccepted, cm.address(), {data, params.private_length})) {
@@ -215,7 +242,13 @@ ucs_status_t ConnRequest::accept(const tw_accept_params_t& params, tw_ep_h* ep_p
             status = UCS_ERR_CONNECTION_RESET;
         }
     } else if (fd_) {
-        reply(CmVerdict::kFailed, {}, {});
+        reply(status == UCS_ERR_ALREADY_EXISTS ? CmVerdict::kExists : CmVerdict::kFailed, {}, {});
+        const char* const why = status == UCS_ERR_ALREADY_EXISTS
+                                    ? "the program has an endpoint to its worker"
+                                    : ucs_status_string(status);
+        TW_LOG_REPEATED(ucs::LogLevel::kWarn, cm.failures.due(why),
+                        "tw_accept: %s, worker %016lx, is turned away: %s", peer_.c_str(),
+                        worker_id_, why);
     }
     cm.destroy(*this);
     return status;

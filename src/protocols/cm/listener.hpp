@@ -7,6 +7,7 @@
 #include "protocols/cm/connection_manager.hpp"
 #include "protocols/wire/address.hpp"
 #include "protocols/wire/cm_messages.hpp"
+#include "ucs/sys/private_fd.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the names of the C API
 struct tw_listener {};
@@ -37,19 +38,19 @@ class Listener final : public tw_listener, public Watched {
     void request_ended(const ConnRequest& gone);
 
   private:
-    Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::UniqueFd fd);
+    Listener(ConnectionManager& owner, const tw_listen_params_t& params, ucs::PrivateFd fd);
     /// No more are accepted, or again.
     void pause(bool is_paused);
 
     const tw_listen_params_t params_;
-    ucs::UniqueFd fd_;
+    ucs::PrivateFd fd_;
     bool is_paused_ = false;
     ucs::ReserveVector<ConnRequest*> requests_;
 };
 
 class ConnRequest final : public tw_conn_request, public Watched {
   public:
-    ConnRequest(ConnectionManager& owner, Listener& of, ucs::UniqueFd fd);
+    ConnRequest(ConnectionManager& owner, Listener& of, ucs::PrivateFd fd);
     ~ConnRequest() override;
 
     /// False: the system has no room.
@@ -67,6 +68,8 @@ class ConnRequest final : public tw_conn_request, public Watched {
     void reject(WireBytes private_data);
 
   private:
+    /// The request is whole.
+    void came();
     void offer();
     /// The reason is told in the log.
     void turn_away(const char* why);
@@ -74,10 +77,11 @@ class ConnRequest final : public tw_conn_request, public Watched {
     bool reply(CmVerdict verdict, WireBytes address, WireBytes private_data);
 
     Listener* listener_;  // null: it has ended
-    ucs::UniqueFd fd_;    // none: the peer has given up
+    ucs::PrivateFd fd_;   // none: the peer has given up
     const std::string peer_;
     CmReader reader_{CmKind::kRequest};
     std::uint64_t worker_id_ = 0;
+    std::uint64_t held_until_ = 0;  // ns; 0: it was not held back
     bool is_offered_ = false;
 };
 

@@ -15,8 +15,28 @@ namespace tagwire::proto {
 void Closing::open(void* user_data) {
     ep_.is_open = true;
     ep_.user_data = user_data;
+    ep_.opened();
+    ep_.worker.peers().asked(ep_);
+    told_left_ = false;
+    tell_left();
     if (std::exchange(has_said_bye_, false) && !has_asked_)
         ep_.control(Back{});
+}
+
+/// The program has its endpoint, and the peer's program none.
+void Closing::tell_left() {
+    if (peer_is_closed_ && ep_.is_open && !std::exchange(told_left_, true))
+        ep_.worker.peers().tell_event(ep_, TW_PEER_LEFT);
+}
+
+bool Closing::is_closed() const {
+    return !ep_.is_open && has_said_bye_;
+}
+
+void Closing::on_back() {
+    peer_is_closed_ = peer_may_go_ = false;
+    if (ep_.is_open && std::exchange(told_left_, false))
+        ep_.worker.peers().tell_event(ep_, TW_PEER_BACK);
 }
 
 void Closing::closed() {
@@ -30,7 +50,7 @@ void Closing::closed() {
 
 void Closing::begin_anew() {
     peer_is_closed_ = peer_may_go_ = false;
-    has_said_bye_ = has_asked_ = has_left_ = false;
+    has_said_bye_ = has_asked_ = has_left_ = told_left_ = false;
     farewell = UCS_OK;
 }
 
@@ -84,6 +104,7 @@ void Closing::on_bye() {
     peer_is_closed_ = true;
     if (!ep_.is_open && !std::exchange(has_said_bye_, true))
         ep_.control(Bye{});
+    tell_left();
     ep_.worker.peers().retire(ep_);
 }
 

@@ -40,7 +40,7 @@ class Closing {
     // ---- Messages of the peer
 
     void on_bye();
-    void on_back() { peer_is_closed_ = peer_may_go_ = false; }
+    void on_back();
     void on_leave();
     /// The answer to our Leave.
     void on_left(bool is_gone);
@@ -50,6 +50,9 @@ class Closing {
     bool has_left() const { return has_left_; }
     bool has_asked() const { return has_asked_; }
     bool peer_may_go() const { return peer_may_go_; }
+    bool peer_is_closed() const { return peer_is_closed_; }
+    /// The program had it and has closed it, or the peer took it for that.
+    bool is_closed() const;
     /// For people.
     std::string description() const;
 
@@ -57,12 +60,15 @@ class Closing {
     ucs_status_t farewell = UCS_OK;
 
   private:
+    void tell_left();
+
     Endpoint& ep_;
     bool peer_is_closed_ = false;  // the peer's program has closed its own
     bool peer_may_go_ = false;     // it closes, and all that it has sent was taken
     bool has_said_bye_ = false;
     bool has_asked_ = false;  // to leave; nothing is sent before the answer
     bool has_left_ = false;   // has answered that it leaves
+    bool told_left_ = false;  // the program: that the peer's one has closed
 };
 
 }  // namespace tagwire::proto

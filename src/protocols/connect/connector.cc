@@ -67,75 +67,84 @@ void Connector::destroy_ep(uct_ep_h ep) {
 ucs_status_t Connector::contact(Address to, std::string* why) {
     address_ = std::move(to);
     address_.id = ep_.peer_id;
-    attempt_ = 0;
-    first_rail_ = 0;
+    plan(std::nullopt, why);
     return contact_next(why);
 }
 
-/// UCS_ERR_NO_MEMORY: the same attempt can be made later.
+void Connector::plan(std::optional<std::size_t> known_rail, std::string* why) {
+    plan_.make(address_, worker_.rails(), known_rail, why);
+}
+
+/// UCS_ERR_NO_MEMORY: the same wave can be tried later.
 ucs_status_t Connector::contact_next(std::string* why) {
-    const auto rails = worker_.rails();
     ucs_status_t last = UCS_ERR_UNREACHABLE;
-    for (; attempt_ < address_.contacts.size() * rails.size(); ++attempt_) {
-        const Contact& to = address_.contacts[attempt_ / rails.size()];
-        Rail& rail = *rails[(attempt_ + first_rail_) % rails.size()];
-        if (why != nullptr && attempt_ % rails.size() == 0 &&
-            std::ranges::none_of(
-                rails, [&](const auto& each) { return to.transport == each->transport(); })) {
-            *why += fmt::format("{}over {}: this worker has no such transport (TAGWIRE_TRANSPORTS)",
-                                why->empty() ? "" : "; ", to.transport);
+    for (auto wave = plan_.wave(); !wave.empty(); wave = plan_.wave()) {
+        bool lacks_memory = false;
+        for (const ContactWay& way : wave) {
+            const ucs_status_t status = ask(way, why);
+            lacks_memory = lacks_memory || status == UCS_ERR_NO_MEMORY;
+            if (status != UCS_OK && last == UCS_ERR_UNREACHABLE)
+                last = status;
         }
-        if (to.transport != rail.transport())
-            continue;
-        contacted_ = attempt_ / rails.size();
-        const ucs_status_t status = try_contact(to, rail, why);
-        if (status == UCS_ERR_NO_MEMORY)
-            return status;
-        if (status == UCS_OK) {
-            ++attempt_;
-            return status;
-        }
-        if (last == UCS_ERR_UNREACHABLE)
-            last = status;
+        if (contact_ == nullptr && lacks_memory)
+            return UCS_ERR_NO_MEMORY;
+        plan_.pass_wave();
+        if (contact_ != nullptr)
+            return UCS_OK;
     }
     return last;
 }
 
-ucs_status_t Connector::try_contact(const Contact& to, Rail& rail, std::string* why) {
-    std::string reason;
-    const auto tell = [&] {
-        if (why != nullptr)
-            *why += fmt::format("{}over {}:{}: {}", why->empty() ? "" : "; ", rail.transport(),
-                                rail.device(), reason);
-    };
-    if (!rail.reaches(to.device, to.iface, why == nullptr ? nullptr : &reason)) {
-        tell();
-        return UCS_ERR_UNREACHABLE;
+ucs_status_t Connector::ask(const ContactWay& way, std::string* why) {
+    const Contact& to = address_.contacts[way.contact];
+    uct_ep_h ep = nullptr;
+    const ucs_status_t status = make_ep(*way.rail, to.device, to.iface, &ep);
+    if (status != UCS_OK) {
+        add_reason(why, way.rail->transport(), way.rail->device(),
+                   status == UCS_ERR_UNREACHABLE ? "nothing accepts connections there: the peer's "
+                                                   "worker or process has gone"
+                                                 : ucs_status_string(status));
+        return status;
     }
-    const ucs_status_t status = make_ep(rail, to.device, to.iface, &contact_);
-    if (status == UCS_OK) {
-        contact_rail_ = &rail;
-        number_ = worker_.peers().next_connection();
-        queue(hello_bytes());
+    if (contact_ != nullptr) {
+        rivals_.push_back({way, ep, false});
         return UCS_OK;
     }
-    if (why != nullptr) {
-        reason = status == UCS_ERR_UNREACHABLE
-                     ? "nothing accepts connections there: the peer's worker or process has gone"
-                     : ucs_status_string(status);
-        tell();
-    }
-    return status;
+    number_ = worker_.peers().next_connection();
+    use({way, ep, false});
+    return UCS_OK;
+}
+
+/// From now on it is the endpoint of first contact.
+void Connector::use(const Rival& rival) {
+    contact_ = rival.ep;
+    contact_rail_ = rival.way.rail;
+    contacted_ = rival.way.contact;
+    if (!rival.has_greeted)
+        queue(hello_bytes(rival.way));
 }
 
 bool Connector::contact_elsewhere(uct_ep_h failed, ucs_status_t status) {
-    if (contact_ == nullptr || failed != contact_ || ep_.state() != EpState::kConnecting ||
-        !peer_rails_.empty())
+    if (ep_.state() != EpState::kConnecting || !peer_rails_.empty())
         return false;
-    const Rail* const before = contact_rail_;
-    destroy_ep(std::exchange(contact_, nullptr));
-    messages_.clear();  // a hello at most
-    const ucs_status_t next = contact_next(nullptr);
+    const auto rival = std::ranges::find(rivals_, failed, &Rival::ep);
+    const bool is_rival = rival != rivals_.end();
+    if (!is_rival && (contact_ == nullptr || failed != contact_))
+        return false;
+    const Rail* const before = is_rival ? rival->way.rail : contact_rail_;
+    destroy_ep(failed);
+    if (is_rival) {
+        rivals_.erase(rival);
+    } else {
+        contact_ = nullptr;
+        messages_.clear();  // a hello at most
+    }
+    if (contact_ == nullptr && !rivals_.empty()) {
+        const Rival next = rivals_.front();
+        rivals_.erase(rivals_.begin());
+        use(next);
+    }
+    const ucs_status_t next = contact_ == nullptr ? contact_next(nullptr) : UCS_OK;
     owes_contact_ = next == UCS_ERR_NO_MEMORY;
     if (next != UCS_OK && !owes_contact_)
         return false;
@@ -148,9 +157,46 @@ bool Connector::contact_elsewhere(uct_ep_h failed, ucs_status_t status) {
     return true;
 }
 
+/// The peer is heard: of the ways by which it was asked that one stays by which its hello came.
+/// Where it came by another one, that is known to lead there, and none of them.
+void Connector::settle_contact(const Hello& hello, std::span<const PeerRail> rails) {
+    if (rivals_.empty() || is_by(contact_way(), hello, rails)) {
+        for (const Rival& rival : std::exchange(rivals_, {}))
+            destroy_ep(rival.ep);
+        return;
+    }
+    const auto answered = std::ranges::find_if(
+        rivals_, [&](const Rival& rival) { return is_by(rival.way, hello, rails); });
+    std::optional<Rival> stays;
+    if (answered != rivals_.end()) {
+        stays = *answered;
+        rivals_.erase(answered);
+    }
+    drop_contacts();
+    messages_.clear();
+    if (stays)
+        use(*stays);
+}
+
+bool Connector::is_by(const ContactWay& way, const Hello& hello,
+                      std::span<const PeerRail> rails) const {
+    const Contact& to = address_.contacts[way.contact];
+    const std::size_t from = hello.from_rail - std::size_t{1};
+    return from < rails.size() && rails[from].device == to.device &&
+           rails[from].iface == to.iface &&
+           check_of(way.rail->device_address(), way.rail->iface_address()) == hello.to_check;
+}
+
+void Connector::drop_contacts() {
+    for (const Rival& rival : std::exchange(rivals_, {}))
+        destroy_ep(rival.ep);
+    if (const uct_ep_h old = std::exchange(contact_, nullptr))
+        destroy_ep(old);
+}
+
 void Connector::begin(Address to) {
     address_ = std::move(to);
-    attempt_ = 0;
+    plan(std::nullopt, nullptr);
     contact_again();
 }
 
@@ -158,21 +204,21 @@ void Connector::begin_anew() {
     disconnect();
     peer_rails_.clear();
     refused_.clear();
-    attempt_ = 0;
+    plan(known_rail_, nullptr);
     contact_again();
 }
 
 void Connector::forget(uct_ep_h ep) {
     if (contact_ == ep)
         contact_ = nullptr;
+    std::erase_if(rivals_, [ep](const Rival& rival) { return rival.ep == ep; });
     if (offered_ && offered_->ep() == ep)
         offered_.reset();
 }
 
 void Connector::disconnect() {
     is_offering_ = false;
-    if (const uct_ep_h old = std::exchange(contact_, nullptr))
-        destroy_ep(old);
+    drop_contacts();
     if (auto old = std::exchange(offered_, std::nullopt))
         old->drop();
 }
@@ -187,15 +233,16 @@ void Connector::contact_again() {
         ep_.fail(status);
 }
 
-ReserveBytes Connector::hello_bytes() const {
+ReserveBytes Connector::hello_bytes(const ContactWay& way) const {
     ReserveBytes bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker_.id(),
                           ep_.peer_id});
     const TxName tx = worker_.tx_name();
-    const Contact& to = address_.contacts[contacted_];
+    const Contact& to = address_.contacts[way.contact];
     append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
                          number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker,
-                         contact_rail_->index() + 1U, check_of(to.device, to.iface)});
+                         way.rail->index() + 1U, check_of(to.device, to.iface),
+                         worker_.options().unexpected_bytes});
     for (const auto& rail : worker_.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -257,15 +304,32 @@ bool Connector::send() {
         }
         messages_.pop_front();
     }
+    return greet_rivals();
+}
+
+bool Connector::greet_rivals() {
+    for (std::size_t i = 0; i < rivals_.size(); ++i) {
+        Rival& rival = rivals_[i];
+        if (rival.has_greeted)
+            continue;
+        ReserveBytes hello = hello_bytes(rival.way);
+        const ssize_t sent = uct_ep_am_bcopy(rival.ep, static_cast<std::uint8_t>(AmId::kWireup),
+                                             pack_bytes, &hello, 0);
+        if (sent == UCS_ERR_NO_RESOURCE || sent == UCS_ERR_NO_MEMORY)
+            return false;
+        // One that has failed is reported, and leaves the list, in progress of its transport.
+        rival.has_greeted = true;
+    }
     return true;
 }
 
 void Connector::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
     const bool is_new = ep_.peer_names != hello.id;
     ep_.peer_names = hello.id;
+    settle_contact(hello, {rails.data(), rails.size()});
     // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
     if (contact_ != nullptr && hello.known != ep_.id)
-        queue(hello_bytes());
+        queue(hello_bytes(contact_way()));
     if (!is_new || ep_.state() == EpState::kFailed)
         return;
     learn_rails(hello, std::move(rails));
@@ -280,12 +344,13 @@ void Connector::greet(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
 void Connector::learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
     peer_rails_ = std::move(rails);
     heard_by_ = hello.from_rail;
+    ep_.rndv().set_eager_max(hello.eager_max);
     if (contact_ != nullptr)
         return;
-    first_rail_ = 0;
+    known_rail_.reset();
     for (const auto& rail : worker_.rails())
         if (check_of(rail->device_address(), rail->iface_address()) == hello.to_check)
-            first_rail_ = rail->index();
+            known_rail_ = rail->index();
 }
 
 /// The interfaces of the peer that take first contact: that which its hello came by, which is known
@@ -310,7 +375,7 @@ void Connector::answer_contact() {
     bool lacks_memory = false;
     if (contact_ == nullptr) {
         address_ = address_of_peer();
-        attempt_ = 0;
+        plan(known_rail_, nullptr);
         lacks_memory = contact_next(nullptr) == UCS_ERR_NO_MEMORY;
     }
     owes_contact_ = lacks_memory;
@@ -391,6 +456,7 @@ void Connector::use_offered() {
 
 void Connector::choose(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     is_offering_ = false;
+    plan_ = {};
     ep_.set_ready(lane, rail, peer_rail);
 }
 

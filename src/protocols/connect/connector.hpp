@@ -9,8 +9,10 @@
 //                   hello sent,    rc: addresses
 //                   theirs awaited cross
 //
-// An address names several contacts. One that fails before the peer is heard is followed by the
-// next one; a later failure is the end of the connection.
+// An address names several contacts. Where packets may vanish on the way to one, several are asked
+// at the same time (contact_plan.hpp), and the one by which the peer answers stays. One that fails
+// before the peer is heard is followed by the next one; a later failure is the end of the
+// connection.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -22,6 +24,7 @@
 #include <string>
 #include <utility>
 
+#include "protocols/connect/contact_plan.hpp"
 #include "protocols/connect/lane_connection.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/wire/address.hpp"
@@ -41,12 +44,12 @@ class Connector {
     Connector(const Connector&) = delete;
     Connector& operator=(const Connector&) = delete;
 
-    /// First contact: makes the lane of wire-up, by the first of the peer's contacts that leads
+    /// First contact: makes the lane of wire-up, by the first of the peer's contacts that lead
     /// there, and says hello. UCS_ERR_UNREACHABLE. *why, which may be null, gets the reason of each
     /// failure.
     ucs_status_t contact(Address to, std::string* why);
-    /// The endpoint of first contact has failed. True: the peer has not been heard yet, and hello
-    /// goes to it by the next of its contacts that leads there.
+    /// An endpoint of first contact has failed. True: the peer has not been heard yet, and hello
+    /// has gone, or goes, to it by others of its contacts.
     bool contact_elsewhere(uct_ep_h failed, ucs_status_t status);
     /// As contact(), at a later progress if there is no memory now; the endpoint fails if it fails.
     void begin(Address to);
@@ -99,8 +102,21 @@ class Connector {
     bool is_offering() const { return is_offering_; }
 
   private:
+    /// An endpoint by which the peer is asked while it is not known which way leads to it.
+    struct Rival {
+        ContactWay way;
+        uct_ep_h ep;
+        bool has_greeted;
+    };
+
+    void plan(std::optional<std::size_t> known_rail, std::string* why);
     ucs_status_t contact_next(std::string* why);
-    ucs_status_t try_contact(const Contact& to, Rail& rail, std::string* why);
+    ucs_status_t ask(const ContactWay& way, std::string* why);
+    void use(const Rival& rival);
+    bool greet_rivals();
+    void settle_contact(const Hello& hello, std::span<const PeerRail> rails);
+    bool is_by(const ContactWay& way, const Hello& hello, std::span<const PeerRail> rails) const;
+    void drop_contacts();
     void contact_again();
     void answer_contact();
     void learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
@@ -114,7 +130,8 @@ class Connector {
     void add_refused(const Offer& offer);
     bool send();
     void queue(ReserveBytes bytes);
-    ReserveBytes hello_bytes() const;
+    ReserveBytes hello_bytes(const ContactWay& way) const;
+    ContactWay contact_way() const { return {contacted_, contact_rail_}; }
 
     /// Wire-up messages that may wait: a hello, and offers for all rails. A peer that makes more
     /// wait does not read, and its endpoint fails; in progress, so that no caller of queue() loses
@@ -124,15 +141,16 @@ class Connector {
     Endpoint& ep_;
     WorkerCore& worker_;
     Address address_;
-    std::size_t attempt_ = 0;     // the next pair of a contact in it and a rail
-    std::size_t first_rail_ = 0;  // of these, for each contact
-    std::size_t contacted_ = 0;   // the contact that contact_ leads to
-    std::uint32_t heard_by_ = 0;  // Hello::from_rail
+    ContactPlan plan_;
+    std::optional<std::size_t> known_rail_;  // by which the peer was heard
+    std::size_t contacted_ = 0;              // the contact that contact_ leads to
+    std::uint32_t heard_by_ = 0;             // Hello::from_rail
     std::uint32_t number_ = 0;
     uct_ep_h contact_ = nullptr;
     Rail* contact_rail_ = nullptr;
-    bool owes_contact_ = false;  // there was no memory for it
-    bool is_offering_ = false;   // the lane is to be one that both sides connect
+    ucs::ReserveVector<Rival> rivals_;  // of contact_; none once the peer is heard
+    bool owes_contact_ = false;         // there was no memory for it
+    bool is_offering_ = false;          // the lane is to be one that both sides connect
     std::optional<LaneConnection> offered_;
     ucs::ReserveVector<PeerRail> peer_rails_;
     ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;

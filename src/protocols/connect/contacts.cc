@@ -12,8 +12,6 @@ namespace tagwire::proto {
 
 namespace {
 
-constexpr std::size_t kOfOneTransport = 2;
-
 std::uint8_t rank_of(const Rail* rail) {
     return first_contact_rank(rail->transport());
 }
@@ -45,7 +43,7 @@ void Contacts::choose(std::span<const std::unique_ptr<Rail>> rails) {
     std::ranges::stable_sort(able, std::ranges::less(), rank_of);  // the farthest first
     std::stable_partition(able.begin(), able.end(), std::not_fn(is_loopback));
     by_need_.clear();
-    for (std::size_t turn = 0; turn < kOfOneTransport; ++turn) {
+    for (std::size_t turn = 0; turn < kContactsMax; ++turn) {
         for (Rail* rail : able) {
             const auto is_same = [&](const Rail* other) {
                 return std::string_view(other->transport()) == rail->transport();

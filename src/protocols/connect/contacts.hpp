@@ -2,7 +2,8 @@
 // The interfaces that a worker's address names for first contact.
 //
 // 1. The nearest comes first: a peer tries them in this order.
-// 2. Each transport that takes first contact has one, then each a second if there is room for it.
+// 2. Each transport that takes first contact has one, then each a second, and so on while there is
+//    room. Those of one transport come in the order of the context's devices.
 // 3. The loopback network interface is left out where shared memory and another network interface
 //    are there.
 // 4. Where not all have room, those that reach farthest stay: peers of this host reach them, too.

@@ -16,9 +16,27 @@ bool LaneConnection::is_about(const Offer& offer) const {
 ucs_status_t LaneConnection::make() {
     const PeerRail& peer = connector_->peer_rails()[peer_rail_];
     const ucs_status_t status = connector_->make_ep(*rail_, peer.device, peer.iface, &ep_);
-    if (status == UCS_OK && rail_->connects_to_iface())
-        is_connected_ = is_ready_ = true;
+    if (status == UCS_OK && rail_->connects_to_iface()) {
+        is_connected_ = true;
+        if (ops_ == &kStripeOps && rail_->goes_through_kernel())
+            probe();
+        else
+            is_ready_ = true;
+    }
     return status;
+}
+
+void LaneConnection::probe() {
+    probe_ = std::make_unique<Probe>();
+    probe_->func = [](uct_completion_t* self) {
+        static_cast<Probe*>(self)->has_left = self->status == UCS_OK;
+    };
+    probe_->count = 1;
+    probe_->status = UCS_OK;
+    uct_ep_check(ep_, 0, nullptr);
+    // Refused for want of room, the lane is not used. A failure is reported as that of the lane.
+    if (uct_ep_flush(ep_, 0, probe_.get()) == UCS_OK)
+        probe_->has_left = true;
 }
 
 ucs_status_t LaneConnection::send_offer() {
@@ -77,7 +95,8 @@ void LaneConnection::refuse() {
 void LaneConnection::drop() {
     has_offered_ = is_connected_ = is_ready_ = false;
     if (const uct_ep_h old = std::exchange(ep_, nullptr))
-        connector_->destroy_ep(old);
+        connector_->destroy_ep(old);  // and what the probe waits for
+    probe_.reset();
 }
 
 }  // namespace tagwire::proto

@@ -6,18 +6,23 @@
 //     none ---> made ---> offered, then connected ------> ready
 //                |        connected, then offered ---------^   the peer has said that it is
 //                |        (it answers an offer)            |   connected, too
-//                '--- leads to an interface ---------------'
+//                '--- leads to an interface ---------------'   over the kernel: when a ping left
 //
 // 1. Either side may offer first, or both; an offer is answered by an offer or, if ours has gone,
 //    by "ready".
 // 2. An offer that cannot be used is refused (refuse), and the lane is dropped.
+// 3. An endpoint over the kernel takes messages before anybody knows whether packets reach the
+//    peer. A lane beside the endpoint's own is ready when its connection stands: no part of a
+//    message waits for a host that is silent.
 #pragma once
 
 #include <uct/api/uct.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "protocols/wire/wireup_messages.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -41,7 +46,7 @@ class LaneConnection {
     std::uint8_t peer_rail() const { return peer_rail_; }
     uct_ep_h ep() const { return ep_; }
     bool is_connected() const { return is_connected_; }
-    bool is_ready() const { return is_ready_; }
+    bool is_ready() const { return is_ready_ || (probe_ != nullptr && probe_->has_left); }
     /// The offer, answer or refusal is of this pair of rails.
     bool is_about(const Offer& offer) const;
 
@@ -62,6 +67,13 @@ class LaneConnection {
     bool fits(const OfferMessage& message) const;
 
   private:
+    /// Bytes on a connection that may not stand yet.
+    struct Probe : uct_completion_t, ucs::FromReserve {
+        bool has_left = false;
+    };
+
+    void probe();
+
     Connector* connector_;
     Rail* rail_;
     std::uint8_t peer_rail_;
@@ -70,6 +82,7 @@ class LaneConnection {
     bool has_offered_ = false;
     bool is_connected_ = false;  // ours to theirs
     bool is_ready_ = false;      // ... and theirs to ours
+    std::unique_ptr<Probe> probe_;
 };
 
 }  // namespace tagwire::proto

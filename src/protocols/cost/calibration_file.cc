@@ -63,6 +63,7 @@ Machine this_machine() {
 struct Content {
     bool is_missing = false;
     bool is_foreign = false;  // of another machine
+    bool is_hidden = false;   // from this user
     std::string problem;      // empty: it can be used
     std::vector<CostSample> samples;
 };
@@ -162,13 +163,18 @@ Content read(const std::string& path) {
         Content content = bad(error.message());
         content.is_missing =
             error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+        content.is_hidden = error == std::errc::permission_denied;
         return content;
     }
     if (bytes > kFileBytesMax)
         return bad(fmt::format("it has more than {} bytes", kFileBytesMax));
     std::ifstream file(path, std::ios::binary);
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    return file.bad() || !file.is_open() ? bad(std::strerror(errno)) : parse_content(text);
+    if (!file.bad() && file.is_open())
+        return parse_content(text);
+    Content content = bad(std::strerror(errno));
+    content.is_hidden = errno == EACCES || errno == EPERM;
+    return content;
 }
 
 /// One device's object in `devices`, which is made when it is not there.
@@ -250,6 +256,9 @@ ucs_status_t Calibration::load(std::string_view setting) {
     if (content.is_foreign) {
         if (!has_told_foreign.exchange(true))
             TW_LOG_WARN("%s is not used: %s; %s", path.c_str(), content.problem.c_str(), kAdvice);
+    } else if (content.is_hidden) {
+        // HOME is that of another user (sudo, containers), who has put no file there for this one.
+        TW_LOG_DEBUG("%s is not used: %s", path.c_str(), content.problem.c_str());
     } else if (!content.is_missing) {
         TW_LOG_ERROR("%s is not used: %s; %s, or remove it", path.c_str(), content.problem.c_str(),
                      kAdvice);

@@ -28,6 +28,7 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_BUFFERED, "TW_OP_BUFFERED"},
         {TW_OP_CQ, "TW_OP_CQ"},
         {TW_OP_COUNTER, "TW_OP_COUNTER"},
+        {TW_OP_URGENT, "TW_OP_URGENT"},
     };
     std::string names;
     for (const auto& [flag, name] : kFlags) {

@@ -27,8 +27,8 @@ constexpr Option kOptions[] = {
      .unit = "",
      .default_value = "auto",
      .doc = "Transports of the messaging layer, separated by commas, each with or without a "
-            "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp. A "
-            "leading ^ leaves one out: auto,^tcp.",
+            "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp; all: "
+            "those of virtual devices, too. A leading ^ leaves one out: ^tcp, or auto,^tcp.",
      .offset = offsetof(Options, transports)},
     {.name = "RNDV_THRESHOLD",
      .type = OptionType::kBytes,
@@ -88,6 +88,15 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, envelopes_max),
      .min = 16,
      .max = std::uint64_t{1} << 30},
+    {.name = "UNASKED_PEERS_MAX",
+     .type = OptionType::kCount,
+     .unit = "peers",
+     .default_value = "16384",
+     .doc = "Connected peers to which the program has made no endpoint; transmit contexts count. "
+            "The connection of one more is ended (TW_ERR_CONNECTION_RESET).",
+     .offset = offsetof(Options, unasked_peers_max),
+     .min = 1,
+     .max = std::uint64_t{1} << 24},
     {.name = "MULTI_RECV_MIN",
      .type = OptionType::kBytes,
      .unit = "bytes",

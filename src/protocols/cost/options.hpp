@@ -18,6 +18,7 @@ struct Options {
     std::uint64_t tx_contexts;
     std::uint64_t unexpected_bytes;
     std::uint64_t envelopes_max;
+    std::uint64_t unasked_peers_max;
     std::uint64_t multi_recv_min;
     std::uint64_t buffered_limit;
     std::uint64_t buffered_min;
@@ -27,6 +28,10 @@ struct Options {
     int rndv_rails;   // 0: auto
     std::uint64_t rndv_rail_min;
 
+    /// One message may need this fraction (1/n) of the memory that a receiver has for unexpected
+    /// ones, unless a setting says where rendezvous begin.
+    static constexpr std::uint64_t kEagerShare = 4;
+    bool has_rndv_threshold() const { return rndv_threshold != UINT64_MAX; }
     RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
     bool tag_offload;
     std::uint64_t liveness_interval_ns;

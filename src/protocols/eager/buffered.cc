@@ -36,7 +36,7 @@ void BufferedReceives::buffer_message(Request& request, Unexpected& message) {
         report_buffered(message);
     else
         worker_.set_outstanding(request, ep);
-    if (asks_for_ack)  // last: callbacks may end the endpoint, and the message with it
+    if (asks_for_ack)
         ep.control(Ack{send_id});
 }
 
@@ -65,8 +65,9 @@ void BufferedReceives::fetch(Request& request, Unexpected& message) {
         fetched.waiting->worker->receiver().buffered().fetched(fetched, done->status, done->length);
     };
     op.context = &message;
-    Request* own =
-        message.start == nullptr ? nullptr : worker_.requests().make_internal(op, is_start);
+    Request* own = message.start == nullptr
+                       ? nullptr
+                       : worker_.requests().make_internal(RequestKind::kReceive, op, is_start);
     if (own == nullptr)
         return drop_buffered(message, UCS_ERR_NO_MEMORY);
     own->buffer.base = message.start;

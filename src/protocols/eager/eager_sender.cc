@@ -84,13 +84,15 @@ struct PlainPacking {
 
 bool EagerSender::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
-    const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
+    const bool is_plain = is_plain_send(message.op, kPlainAmFlags | TW_OP_IMM);
     PlainPacking packing{
         plain_envelope(message, ep_.peer_names), message.base, message.length, {}, message.am};
     const std::size_t head_bytes = packing.envelope.bytes + packing.own_bytes();
-    if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
+    const bool may_go =
+        ep_.may_send_eager() || (is_urgent(message.op) && ep_.queue().may_pass_urgently());
+    if (!may_go || message.list != nullptr || !is_plain ||
         message.length + head_bytes > ep_.rail().bcopy_max ||
-        message.length >= ep_.rndv().from(kPlainBuffer))
+        (message.length >= ep_.rndv().from(kPlainBuffer) && !is_urgent(message.op)))
         return false;
     packing.copy = CopyIn::of(ep_.copy_in, message.length);
     const AmId am = message.am == nullptr ? AmId::kEager : AmId::kAm;

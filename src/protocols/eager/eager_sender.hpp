@@ -19,8 +19,8 @@ class EagerSender {
     EagerSender(const EagerSender&) = delete;
     EagerSender& operator=(const EagerSender&) = delete;
 
-    /// Sends a plain message that fits one buffer of a free lane, without a request. False: it is
-    /// not plain, too long, or has to wait.
+    /// Sends a plain message that fits one buffer of a free lane, without a request: messages that
+    /// an urgent one passes may have them all. False: it is not plain, too long, or has to wait.
     bool try_send_at_once(const Outgoing& message);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.

@@ -173,19 +173,16 @@ void Receiver::close_multi(Request& parent, ucs_status_t status) {
 
 // ---- Ends
 
-/// Receives of that source end, those that are posted now: what their callbacks post waits for the
-/// next endpoint to it.
+/// Receives of that source end. Their callbacks are told later, so none posts another one here.
 void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
-    ucs::ReserveVector<Request*> ending;
+    const Walk walk(worker_);
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
         unposted(*receive);
-        ending.push_back(receive);
-    }
-    for (Request* receive : ending)
         if ((receive->flags & TW_OP_MULTI_RECV) != 0)
             close_multi(*receive, status);
         else
             worker_.finish(*receive, status);
+    }
 }
 
 void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {

@@ -226,7 +226,7 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
     }
     if (request != nullptr && ep.incoming_since != 0)
         learn(ep, false, ep.incoming_length, ep.incoming_since);
-    // Both may call the program, which may take the message.
+    // The last step: a handler may take the message.
     if (request != nullptr)
         end_receive(*request, ep);
     if (message != nullptr && !message->is_am)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/facade/check_call.hpp"
 
+#include <utility>
+
 #include "protocols/am/am_part.hpp"
 #include "protocols/cost/op_names.hpp"
 #include "protocols/request/memory.hpp"
@@ -11,12 +13,17 @@ namespace tagwire::proto {
 
 namespace {
 
+/// Levels of completion that a message awaits with the peer's help: it is then outstanding in the
+/// order of the calls, which urgent ones do not keep.
+constexpr std::uint32_t kNotUrgent =
+    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+
 /// nullptr: they are right.
 const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
     if ((op.flags & TW_OP_COUNTER) != 0 && op.counter == nullptr)
         return "TW_OP_COUNTER needs op->counter";
     if ((op.flags & TW_OP_CQ) == 0)
-        return nullptr;
+        return op.cq == nullptr ? nullptr : "op->cq needs TW_OP_CQ";
     if (op.cq == nullptr)
         return "TW_OP_CQ needs op->cq";
     if (op.complete != nullptr)
@@ -83,6 +90,16 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     return TW_ERR_INVALID_PARAM;
 }
 
+tw_status_t check_target(const char* call, const tw_op_t& op) {
+    if (op.mem == nullptr || !memory_of(op.mem).is_read_only())
+        return TW_OK;
+    TW_LOG_ERROR(
+        "%s: the memory of op->mem was mapped read-only when tw_mem_map() was called: "
+        "nothing can be received into it",
+        call);
+    return TW_ERR_INVALID_PARAM;
+}
+
 tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& message) {
     const tw_op_t& op = *message.op;
     const std::size_t own_bytes = message.am == nullptr ? 0 : message.am->header_bytes;
@@ -92,12 +109,20 @@ tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& mes
         status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
                               message.count);
     }
-    const std::size_t limit = ep.worker.options().inject_bytes;
-    if (status == TW_OK && (op.flags & TW_OP_INJECT) != 0 &&
-        (own_bytes > limit || message.length > limit - own_bytes)) {
-        TW_LOG_ERROR("%s: TW_OP_INJECT with %zu bytes; the limit is %zu", call,
-                     message.length + own_bytes, limit);
-        status = TW_ERR_EXCEEDS_LIMIT;
+    if (status == TW_OK && (op.flags & TW_OP_URGENT) != 0 && (op.flags & kNotUrgent) != 0) {
+        TW_LOG_ERROR("%s: TW_OP_URGENT cannot be combined with %s", call,
+                     op_flag_names(op.flags & kNotUrgent).c_str());
+        return TW_ERR_INVALID_PARAM;
+    }
+    const std::pair<std::uint32_t, std::size_t> limits[] = {
+        {TW_OP_INJECT, ep.worker.options().inject_bytes}, {TW_OP_URGENT, TW_AM_URGENT_MAX}};
+    for (const auto& [flag, limit] : limits) {
+        if (status == TW_OK && (op.flags & flag) != 0 &&
+            (own_bytes > limit || message.length > limit - own_bytes)) {
+            TW_LOG_ERROR("%s: %s with %zu bytes; the limit is %zu", call,
+                         op_flag_names(flag).c_str(), message.length + own_bytes, limit);
+            status = TW_ERR_EXCEEDS_LIMIT;
+        }
     }
     return status;
 }

@@ -18,7 +18,8 @@ inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP
 inline constexpr std::uint32_t kSendFlags =
     kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
     TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
-inline constexpr std::uint32_t kAmSendFlags = kSendFlags & ~std::uint32_t{TW_OP_IMM};
+inline constexpr std::uint32_t kAmSendFlags =
+    (kSendFlags & ~std::uint32_t{TW_OP_IMM}) | TW_OP_URGENT;
 
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument);
 
@@ -27,6 +28,8 @@ tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& 
                      std::uint32_t allowed);
 tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
                          const void* base, size_t length, const tw_iov_t* list, size_t count);
+/// Behind check_memory(): what is received may be written to op.mem.
+tw_status_t check_target(const char* call, const tw_op_t& op);
 /// `message.op` is not null.
 [[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
                                          const Outgoing& message);

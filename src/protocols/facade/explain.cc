@@ -176,6 +176,17 @@ void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
                     time_of_byte(advice.rndv_ps, "by rendezvous")));
 }
 
+/// The receiver has told how much it keeps.
+void explain_eager_end(const Rail& rail, std::size_t eager_end, BufferKind kind,
+                       tw_explanation_t* out) {
+    out->rndv_from = eager_end;
+    if (out->length < eager_end || is_rndv(static_cast<Protocol>(out->chosen)))
+        return;
+    out->chosen = static_cast<unsigned>(rndv_protocol(rail.costs(), out->length, kind));
+    out->rule = "a message longer than the receiver's setting allows it to keep goes by rendezvous";
+    put(out->knob, "TAGWIRE_UNEXPECTED_BYTES of the receiver");
+}
+
 }  // namespace
 
 tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
@@ -209,6 +220,8 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     if (sender != nullptr && sender->advice().rndv_from != 0 && kind != BufferKind::kUnmapped &&
         choice.rule != Rule::kShort)
         explain_advice(rail, *sender, kind, &out);
+    if (sender != nullptr && sender->eager_end() < out.rndv_from)
+        explain_eager_end(rail, sender->eager_end(), kind, &out);
     out.protocol_count = kProtocols;
     for (std::size_t i = 0; i < kProtocols; ++i)
         out.protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);

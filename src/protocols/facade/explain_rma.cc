@@ -38,6 +38,16 @@ std::size_t striped_from(const Endpoint& ep, bool is_put) {
     return (chosen == nullptr ? ep.rail().stripe_plan(is_put) : *chosen).from();
 }
 
+/// Shared memory has no other way to memory of that process than messages of its own.
+bool moves_by_messages(const Endpoint& ep) {
+    bool is_so = false;
+    const auto look = [](void* arg, const char* name, const char* value) {
+        if (std::string_view(name) == "zcopy_path" && std::string_view(value) == "messages")
+            *static_cast<bool*>(arg) = true;
+    };
+    return tagwire_uct_ep_describe(ep.lane(), look, &is_so) == UCS_OK && is_so;
+}
+
 bool needs_peer(RmaWay way, const Rail& rail) {
     switch (way) {
         case RmaWay::kNothing:
@@ -65,7 +75,13 @@ tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t 
     wish.operation = static_cast<std::uint8_t>(operation);
     wish.type = length == sizeof(std::uint32_t) ? TW_UINT32 : TW_UINT64;
     tw_rma_explanation_t out{};
-    const RmaWay way = ep.rma.way_of(wish, length, is_mapped, &out.reason);
+    RmaWay way = ep.rma.way_of(wish, length, is_mapped, &out.reason);
+    const bool is_data =
+        way == RmaWay::kShort || way == RmaWay::kCopied || way == RmaWay::kTransfer;
+    if (is_data && moves_by_messages(ep)) {
+        way = RmaWay::kMessages;
+        out.reason = "this process has no call that reaches memory of the peer's process";
+    }
     out.way = std::ranges::find(kWays, way, &decltype(kWays)::value_type::first)->second;
     std::string_view(ep.rail().transport()).copy(out.transport, sizeof out.transport - 1);
     std::string_view(ep.rail().device()).copy(out.device, sizeof out.device - 1);

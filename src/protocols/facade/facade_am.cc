@@ -73,7 +73,7 @@ tw_status_t check(const char* call, const AmSend& wanted) {
 [[gnu::always_inline]] inline bool is_plain(tw_ep_h handle, unsigned id, const void* header,
                                             size_t header_length, const void* data, size_t length,
                                             const tw_op_t* op) {
-    return handle != nullptr && is_plain_send(op) && id <= TW_AM_ID_MAX &&
+    return handle != nullptr && is_plain_send(op, kPlainAmFlags) && id <= TW_AM_ID_MAX &&
            (data != nullptr || length == 0) && (header != nullptr || header_length == 0);
 }
 
@@ -105,6 +105,7 @@ tw_status_t receive(const char* call, tw_worker_h handle, Incoming wanted,
     if (status == TW_OK) {
         status =
             check_memory(call, worker, how, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = status == TW_OK ? check_target(call, how) : status;
     }
     if (status != TW_OK)
         return status;

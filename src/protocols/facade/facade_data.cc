@@ -149,6 +149,10 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
         wrong = "TW_OP_MULTI_RECV needs one buffer, not a list";
     else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
         wrong = "TW_OP_MULTI_RECV needs op->complete or TW_OP_COMPLETION";
+    else if ((op.flags & TW_OP_CQ) != 0 && (op.flags & (TW_OP_COMPLETION | TW_OP_COUNTER)) == 0 &&
+             wanted.request_p == nullptr && !peeks && !claims)
+        wrong =
+            "TW_OP_CQ without TW_OP_COMPLETION, handle or counter: nobody would hear of the end";
     if (wrong == nullptr)
         return TW_OK;
     TW_LOG_ERROR("%s: %s", call, wrong);
@@ -164,6 +168,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
         status =
             check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = status == TW_OK ? check_target(call, op) : status;
     }
     if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
         TW_LOG_ERROR("%s: op->source is an endpoint of another worker", call);
@@ -314,10 +319,18 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
                         {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
 }
 
+/// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
+tw_status_t close_failed(Worker& worker, Endpoint& ep) {
+    const ucs_status_t status = ep.close_failure();
+    worker.peers().close(ep);
+    return status == UCS_ERR_NO_MEMORY ? TW_ERR_CONNECTION_RESET : tw(status);
+}
+
 tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
     Worker& worker = worker_of(ep.worker);
     if (op == nullptr && request_p == nullptr) {
         worker.peers().close(ep);
+        ep.forget_program();
         return TW_OK;
     }
     Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
@@ -325,6 +338,7 @@ tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request
         return TW_ERR_NO_RESOURCE;
     request->done.flags = TW_DONE_FLUSH;
     worker.peers().close(ep);
+    ep.forget_program();
     worker.finish(*request, UCS_OK);
     return worker.requests().answer(*request, op, request_p);
 }
@@ -428,11 +442,16 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     }
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
+    if ((flags & TW_EP_CLOSE_FORCE) == 0 && ep.close_failure() != UCS_OK)
+        return close_failed(worker_of(ep.worker), ep);
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
         return close_at_once(ep, op, request_p);
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed already");
-    return ep.flushes().call(RequestKind::kClose, op, request_p);
+    const tw_status_t status = ep.flushes().call(RequestKind::kClose, op, request_p);
+    if (ep.is_closing || !ep.is_open)
+        ep.forget_program();
+    return status;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }

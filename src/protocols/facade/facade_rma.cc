@@ -65,6 +65,8 @@ tw_status_t check_rma(const Kind& kind, const Endpoint& to, const RmaCall& call,
             status = check_memory(kind.call, to.worker, op, call.base, call.length, call.list,
                                   call.count);
         }
+        if (status == TW_OK && kind.access == TW_ACCESS_READ)
+            status = check_target(kind.call, op);
         if (status != TW_OK)
             return status;
         if ((op.flags & TW_OP_INJECT) != 0 && length > to.worker.options().inject_bytes) {
@@ -258,7 +260,8 @@ tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_
     std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep, message));
     if (ep.state() == EpState::kReady) {
         key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
-        key->ask_owner();
+        if (!key->ask_owner())
+            ep.ask_for_keys();
     }
     ep.keys.push_back(*key);
     *key_p = key.release();

@@ -35,6 +35,12 @@ class Wait {
         end_ns_ = begin + std::min(timeout_ns, UINT64_MAX - begin);
     }
 
+    /// Progress is made in any case: a program may wait again and again for what it does not take.
+    Wait& progressing_always() {
+        always_progresses_ = true;
+        return *this;
+    }
+
     /// TW_OK: `is_over(Waiter&, const Seen&)`, which is called with the lock. TW_ERR_TIMED_OUT.
     template <class IsOver>
     tw_status_t run(const IsOver& is_over) {
@@ -86,12 +92,15 @@ class Wait {
     tw_status_t look(Waiter& me, const IsOver& is_over) {
         Seen seen{.moved = std::exchange(sent_, 0),
                   .was_interrupted = std::exchange(was_interrupted_, false)};
-        if (is_over(me, seen))
+        const bool was_over = is_over(me, seen);
+        if (was_over && !always_progresses_)
             return TW_OK;
         if (!worker_.is_in_progress()) {
             seen.moved += worker_.waiting().progress_for(me);
-            if (is_over(me, seen))
+            if (was_over || is_over(me, seen))
                 return TW_OK;
+        } else if (was_over) {
+            return TW_OK;
         }
         if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
             return TW_ERR_TIMED_OUT;
@@ -125,6 +134,7 @@ class Wait {
     int fd_ = -1;        // of the worker
     int event_ = -1;     // of this thread, if it needs one
     unsigned sent_ = 0;  // moved by this turn's progress of transmit contexts
+    bool always_progresses_ = false;
     bool falls_asleep_ = false;
     bool was_interrupted_ = false;
     std::uint64_t arming_ = 0;   // what it sleeps on
@@ -223,7 +233,8 @@ tw_status_t tw_worker_signal(tw_worker_h worker) {
 tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t timeout_ns) try {
     TW_REFUSE_NULL(handle);
     Worker& worker = worker_of(handle);
-    return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
+    Wait wait(__func__, worker, mode, timeout_ns);
+    return wait.progressing_always().run([&](Waiter& me, const Seen& seen) {
         const TxContexts* contexts = worker.tx_contexts();
         const std::uint64_t signals = worker.waiting().signals();
         const std::uint64_t ends = worker.ends() + (contexts == nullptr ? 0 : contexts->ends());

@@ -22,11 +22,12 @@
 //     receive          from any source         directed
 //     exact            by tag                  by (tag, source)
 //     mask 0           none: the oldest        by source
-//     another mask     none: walks all         by source, walks that source's
+//     another mask     by the bits it leaves   by these and source (masked_messages.hpp)
 //
-// Programs have habits: most need one of the three indexes. So the first look-up that needs one
-// makes it and files what is inside; it is kept from then on. One that is not kept costs two
-// pointers of a message and no time. Look-ups that do not walk are O(1) at any depth.
+// Programs have habits: most need one or two of the indexes. So the first look-up that needs one
+// makes it and files what is inside; it is kept from then on. One that is not kept costs its
+// pointers of a message and no time. Look-ups are O(1) at any depth, but where a program uses more
+// masks than there are indexes for: then some walk, all messages or those of their source.
 //
 // Invariants of UnexpectedMessages.
 //   1. When filed_, every message is in every kept index; otherwise no index has a message.
@@ -43,6 +44,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "protocols/index/masked_messages.hpp"
 #include "protocols/index/source_matcher_index.hpp"
 
 namespace tagwire::proto {
@@ -337,7 +339,9 @@ class UnexpectedMessages {
         bool is_kept = false;
     };
 
-    bool is_any_kept() const { return by_tag_.is_kept || by_both_.is_kept || by_source_.is_kept; }
+    bool is_any_kept() const {
+        return by_tag_.is_kept || by_both_.is_kept || by_source_.is_kept || by_mask_.is_any_kept();
+    }
 
     UnexpectedMessage* walk(std::uint64_t tag, std::uint64_t mask, std::uint32_t source) const {
         UnexpectedMessage* message = oldest_;
@@ -352,6 +356,11 @@ class UnexpectedMessages {
             return kept(by_tag_).find(tag);
         if (mask == kExactMask)
             return kept(by_both_).find({tag, source});
+        if (mask == 0 && source == kAnySource)
+            return oldest_;
+        UnexpectedMessage* found = nullptr;
+        if (mask != 0 && find_masked(tag, mask, source, &found))
+            return found;
         if (source == kAnySource)
             return walk(tag, mask, source);
         UnexpectedMessage* const first = kept(by_source_).find(source);
@@ -362,6 +371,17 @@ class UnexpectedMessages {
                 message = nullptr;
         }
         return message;
+    }
+
+    /** False: no index of this mask is kept. */
+    bool find_masked(std::uint64_t tag, std::uint64_t mask, std::uint32_t source,
+                     UnexpectedMessage** found_p) {
+        if (by_mask_.find(tag, mask, source, found_p))
+            return true;
+        if (!by_mask_.begin(mask, source != kAnySource, oldest_))
+            return false;
+        filed_ = true;  // as in start()
+        return by_mask_.find(tag, mask, source, found_p);
     }
 
     template <class Keys>
@@ -403,6 +423,8 @@ class UnexpectedMessages {
             by_both_.index.insert(message);
         if (by_source_.is_kept)
             by_source_.index.insert(message);
+        if (by_mask_.is_any_kept()) [[unlikely]]
+            by_mask_.file(message);
     }
 
     /** Out of every kept index but `done`, the address of a view. */
@@ -413,6 +435,8 @@ class UnexpectedMessages {
             by_both_.index.erase(message);
         if (by_source_.is_kept && &by_source_ != done)
             by_source_.index.erase(message);
+        if (by_mask_.was_any_kept()) [[unlikely]]
+            by_mask_.unfile(message);
     }
 
     void unlink(UnexpectedMessage& message) {
@@ -429,6 +453,7 @@ class UnexpectedMessages {
     View<detail::MessageTagKeys> by_tag_;
     View<detail::MessageBothKeys> by_both_;
     View<detail::MessageSourceKeys> by_source_;
+    MaskedMessages by_mask_;
 };
 
 }  // namespace tagwire::proto

@@ -17,6 +17,18 @@ using ucs::kExactMask;
 /** In a receive or a look-up: whoever sent the message. No message has it as its source. */
 inline constexpr std::uint32_t kAnySource = UINT32_MAX;
 
+namespace detail {
+
+struct SourceTag {
+    std::uint64_t tag;
+    std::uint32_t source;
+    bool operator==(const SourceTag&) const = default;
+};
+
+struct MaskedLinks;
+
+}  // namespace detail
+
 struct PostedReceive {
     std::uint64_t tag = 0;  // set before post(); bits outside the mask do not count
     PostedReceive* next;    // while posted: in the queue, or in the ring of equal keys
@@ -50,6 +62,7 @@ struct UnexpectedMessage {
     Links same_tag;  // rings of equal keys, one for each index
     Links same_both;
     Links same_source;
+    detail::MaskedLinks* masked = nullptr;  // in indexes by mask (masked_messages.hpp)
 
     /** A receive of this tag, mask and source. */
     bool is_for(std::uint64_t receive_tag, std::uint64_t mask, std::uint32_t receive_source) const {
@@ -59,22 +72,16 @@ struct UnexpectedMessage {
 };
 // Exact look-ups and walks read one cache line.
 static_assert(offsetof(UnexpectedMessage, same_source) == 64);
-static_assert(sizeof(UnexpectedMessage) == 80);
+static_assert(sizeof(UnexpectedMessage) == 88);
 
 namespace detail {
 
-struct SourceTag {
-    std::uint64_t tag;
-    std::uint32_t source;
-    bool operator==(const SourceTag&) const = default;
-};
-
-/** One multiplication of both, so that structured tags and sources spread together. The constants
- * (digits of pi) keep small values away from 0. */
+/** One multiplication of both, so that structured tags and sources spread together, by the key of
+ * tag_hash(). */
 inline std::uint64_t source_tag_hash(SourceTag key) {
     __extension__ using Wide = unsigned __int128;
-    const Wide product =
-        static_cast<Wide>(key.tag ^ 0x243f6a8885a308d3U) * (key.source ^ 0x13198a2e03707345U);
+    const ucs::detail::TagHashKey& secret = ucs::detail::tag_hash_key;
+    const Wide product = static_cast<Wide>(key.tag ^ secret.mask) * (key.source ^ secret.factor);
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 

@@ -22,6 +22,9 @@ class Budget {
   public:
     /// A peer that is told to send nothing may have so much on its way, which comes on top.
     static constexpr std::uint64_t kOnItsWayBytes = std::uint64_t{8} << 20;
+    /// ... by sockets: their buffers in the kernel grow to tens of MiB, full of short messages, and
+    /// the record of one takes more than the message.
+    static constexpr std::uint64_t kOnItsWayBytesOfSockets = std::uint64_t{256} << 20;
     static constexpr std::uint64_t kOnItsWayMessages = std::uint64_t{1} << 16;
 
     Budget(std::uint64_t bytes_max, std::uint64_t messages_max)

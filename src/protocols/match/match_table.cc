@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "protocols/match/arrival.hpp"
+#include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -33,6 +34,14 @@ void add_header(Unexpected& message, std::span<const std::byte> header) {
     }
 }
 
+/// The first part of a message that its sender may send however much is kept here. An endpoint has
+/// one message in parts at a time, so this needs no other limit; one that is kept has it
+/// (AmReceiver::keep()).
+bool may_be_urgent(const Arrival& arrival) {
+    return arrival.is_am && !arrival.is_rndv && arrival.bytes.size() < arrival.length &&
+           arrival.length <= TW_AM_URGENT_MAX;
+}
+
 bool is_half(const Unexpected& message) {
     return message.is_rndv || message.received < message.length;
 }
@@ -45,7 +54,10 @@ bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
     if (!ep.told_to_pause)
         return true;
     ep.sent_on += bytes;
-    if (ep.sent_on <= Budget::kOnItsWayBytes || !budget_.would_be_passed(bytes))
+    const bool is_by_sockets = ep.state() == EpState::kReady && ep.rail().goes_through_kernel();
+    const std::uint64_t on_its_way =
+        is_by_sockets ? Budget::kOnItsWayBytesOfSockets : Budget::kOnItsWayBytes;
+    if (ep.sent_on <= on_its_way || !budget_.would_be_passed(bytes))
         return true;
     TW_LOG_ERROR(
         "endpoint to worker %016lx fails, and its unexpected messages are dropped: its peer sent "
@@ -137,7 +149,8 @@ void MatchTable::drop_orphans() {
 // ---- Kept
 
 Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
-    if (!arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
+    const bool is_limited = !may_be_urgent(arrival);
+    if (is_limited && !arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
         TW_LOG_ERROR(
             "an unexpected message of %zu bytes exceeds TAGWIRE_UNEXPECTED_BYTES=%zu: its "
             "endpoint fails",
@@ -149,7 +162,7 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     const std::size_t behind =
         arrival.is_rndv ? arrival.bytes.size() + arrival.am_header.size() : arrival.length;
     const std::size_t held = sizeof(Unexpected) + behind + kHeapBytes;
-    if (!admit(ep, held))
+    if (is_limited && !admit(ep, held))
         return nullptr;
     void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);
     if (memory == nullptr) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ucs/debug/check.hpp"
 #include "ucs/sys/thread_name.hpp"
 
 namespace tagwire::proto {
@@ -30,10 +31,6 @@ class Attention {
         // Relaxed: this thread wrote it, or it names another thread or none.
         return thread_.load(std::memory_order_relaxed) == ucs::this_thread();
     }
-    /// A callback may run in this call.
-    bool may_call_back() const { return is_in_progress_here() && !is_deferring_; }
-    /// Callbacks wait for progress: the caller has the lock of another worker, too.
-    void set_deferring(bool is_deferring) { is_deferring_ = is_deferring; }
     void begin_progress() {
         bits_ |= kInProgress;
         if (is_shared_)
@@ -50,6 +47,24 @@ class Attention {
     bool has_slow_work() const { return (bits_ & kSlowWork) != 0; }
     void take_slow_work() { bits_ = static_cast<std::uint8_t>(bits_ & ~kSlowWork); }
 
+    /// Ends of operations wait to be told by callbacks.
+    void set_deferred(bool is_deferred) {
+        bits_ = static_cast<std::uint8_t>(is_deferred ? bits_ | kDeferred : bits_ & ~kDeferred);
+    }
+    bool has_deferred() const { return (bits_ & kDeferred) != 0; }
+
+    // ---- Where callbacks may run; looked at in debug builds
+
+    /// The library walks a list, or carries out a call of another thread: no callback runs.
+    void begin_walk() { ++walks_; }
+    void end_walk() { --walks_; }
+    void begin_callback() {
+        TW_ASSERT(walks_ == 0);
+        TW_ASSERT(!is_in_callback_);
+        is_in_callback_ = true;
+    }
+    void end_callback() { is_in_callback_ = false; }
+
     /// The descriptor is armed, or a thread sleeps.
     bool is_watched() const { return (bits_ & kWatched) != 0; }
     void set_watched(bool is_watched) {
@@ -64,10 +79,12 @@ class Attention {
     static constexpr std::uint8_t kInProgress = 1;
     static constexpr std::uint8_t kSlowWork = 2;
     static constexpr std::uint8_t kWatched = 4;
+    static constexpr std::uint8_t kDeferred = 8;
 
     const bool is_shared_;
     std::uint8_t bits_ = 0;
-    bool is_deferring_ = false;
+    bool is_in_callback_ = false;
+    std::uint16_t walks_ = 0;
     std::atomic<std::uintptr_t> thread_{0};  // that is inside progress, if it is shared
     std::uint64_t events_ = 0;
 };

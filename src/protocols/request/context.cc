@@ -15,43 +15,9 @@ namespace tagwire::proto {
 
 namespace {
 
-constexpr std::string_view kAuto = "auto";
-/// Devices of the virtual HCA reach processes of this host, which shared memory does better.
-constexpr std::string_view kVirtual = "vhca";
-/// Before the name of what is left out.
-constexpr char kExcept = '^';
 /// Registering a page for less than this pays within a message.
 constexpr double kCheapSeconds = 1e-6;
 constexpr double kCheapBytes = 1 << 20;
-
-std::vector<std::string_view> split(std::string_view list) {
-    std::vector<std::string_view> parts;
-    for (std::size_t begin = 0; begin <= list.size();) {
-        const std::size_t end = std::min(list.find(',', begin), list.size());
-        if (end > begin)
-            parts.push_back(list.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return parts;
-}
-
-bool is_virtual(std::string_view device) {
-    return device.starts_with(kVirtual);
-}
-
-bool is_exception(std::string_view part) {
-    return part.starts_with(kExcept);
-}
-
-/// `part` is the name of a transport, with or without a device, or "auto".
-bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
-    const std::string_view device = desc.dev_name;
-    if (part == kAuto)
-        return !is_virtual(device);
-    const std::size_t colon = part.find(':');
-    return part.substr(0, colon) == desc.tl_name &&
-           (colon == std::string_view::npos || part.substr(colon + 1) == device);
-}
 
 /// Names of the transports of a component, or with nullptr of all, separated by commas.
 std::string transports_of(uct_component_h component) {
@@ -69,30 +35,29 @@ std::string transports_of(uct_component_h component) {
     return list.text;
 }
 
-/// Whether `part` names a transport of a component, or with nullptr of any.
-bool names_transport_of(uct_component_h component, std::string_view part) {
-    const std::string known = transports_of(component);
-    return std::ranges::count(split(known), part.substr(0, part.find(':'))) != 0;
+/// Whether it names transports of a component, or with nullptr of any, by what the library has.
+bool names_transport_of(uct_component_h component, const TransportName& name) {
+    const std::string known = "," + transports_of(component) + ",";
+    return name.is_auto() || name.is_all() ||
+           known.find("," + name.transport + ",") != std::string::npos;
 }
 
-/// Whether `part` may name transports of this domain. Opening a virtual device starts its thread,
+/// Whether transports of this domain may be wanted. Opening a virtual device starts its thread,
 /// which stays, so none is opened to look.
-bool may_name(std::string_view part, uct_component_h component, std::string_view domain) {
-    if (!is_virtual(domain))
-        return true;
-    const std::size_t colon = part.find(':');
-    return names_transport_of(component, part) &&
-           (colon == std::string_view::npos || part.substr(colon + 1).starts_with(domain));
+bool may_want(const TransportList& wanted, uct_component_h component, std::string_view domain) {
+    return std::ranges::any_of(wanted.names(), [&](const TransportName& name) {
+        return !name.is_exception && names_transport_of(component, name) &&
+               (!is_virtual(domain) ||
+                (!name.is_auto() && (name.device.empty() || name.device.starts_with(domain))));
+    });
 }
 
-bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
-    bool is_named = false;
-    for (const std::string_view part : split(wanted)) {
-        if (is_exception(part) && names(part.substr(1), desc))
-            return false;
-        is_named |= names(part, desc);
-    }
-    return is_named;
+/// Whether transports of this component may be wanted. Looking for devices of any other one loads
+/// libraries, and takes their locks.
+bool may_want_any(const TransportList& wanted, uct_component_h component) {
+    return std::ranges::any_of(wanted.names(), [component](const TransportName& name) {
+        return !name.is_exception && names_transport_of(component, name);
+    });
 }
 
 /// False: logged.
@@ -182,36 +147,86 @@ void Context::drop_kept_of(const KeptReturns<CompletionEnv>& home) {
 }
 
 ucs_status_t Context::open(const std::string& transports) {
+    TransportList wanted;
+    std::string problem;
+    if (!TransportList::parse(transports, &wanted, &problem)) {
+        TW_LOG_ERROR("%s=\"%s\": %s", source_, transports.c_str(), problem.c_str());
+        return UCS_ERR_INVALID_PARAM;
+    }
+    const ucs_status_t status = open_components(wanted);
+    if (status != UCS_OK)
+        return status;
+    problem = problem_with(wanted);
+    if (problem.empty())
+        return UCS_OK;
+    TW_LOG_ERROR("%s=\"%s\": %s", source_, transports.c_str(), problem.c_str());
+    return UCS_ERR_NO_DEVICE;
+}
+
+ucs_status_t Context::open_components(const TransportList& wanted) {
     uct_component_h* components = nullptr;
     unsigned count = 0;
     const ucs_status_t status = uct_query_components(&components, &count);
     if (status != UCS_OK)
         return status;
     for (unsigned i = 0; i < count; ++i)
-        open_component(components[i], transports);
+        open_component(components[i], wanted);
     uct_release_component_list(components);
-    const std::string absent = absent_of(transports);
-    return absent.empty() && !resources_.empty() ? UCS_OK : complain(transports, absent);
+    return has_bad_option_ ? UCS_ERR_INVALID_PARAM : UCS_OK;
 }
 
-/// The parts of `wanted` that this machine lacks, separated by commas. An exception need not be
-/// there, but is a transport: one that is misspelled would stay.
-std::string Context::absent_of(const std::string& wanted) const {
-    std::string absent;
-    for (const std::string_view part : split(wanted)) {
-        const auto is_it = [&](const Resource& resource) {
-            return !resource.is_auxiliary && names(part, resource.desc);
-        };
-        const bool is_known = is_exception(part) ? names_transport_of(nullptr, part.substr(1))
-                                                 : std::ranges::any_of(resources_, is_it);
-        if (!is_known)
-            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", part);
+bool Context::has(const TransportName& name) const {
+    return std::ranges::any_of(resources_, [&](const Resource& resource) {
+        return !resource.is_auxiliary && name.names(resource.desc);
+    });
+}
+
+/// Names the parts that this machine lacks, or is empty. An exception need not be there, but is a
+/// transport: one that is misspelled would stay.
+std::string Context::problem_with(const TransportList& wanted) const {
+    std::vector<const TransportName*> absent;
+    for (const TransportName& name : wanted.names())
+        if (!(name.is_exception ? names_transport_of(nullptr, name) : has(name)))
+            absent.push_back(&name);
+    if (absent.empty())
+        return {};
+    Context all;
+    TransportList everything;
+    std::string there;
+    if (TransportList::parse("all", &everything, &there) &&
+        all.open_components(everything) != UCS_OK)
+        return "the transports of this machine cannot be listed";
+    for (const Resource& resource : all.resources_)
+        there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,
+                             resource.desc.dev_name);
+    if (there.empty())
+        there = "no transport";
+    const auto listed = [&](bool is_left_out) {
+        std::string list;
+        for (const TransportName* name : absent)
+            if (all.has(*name) == is_left_out)
+                list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", name->text);
+        return list;
+    };
+    if (const std::string lacking = listed(false); lacking == "\"auto\"") {
+        return fmt::format(
+            "neither shared memory nor a real RDMA device nor a network interface can be used on "
+            "this machine, which has {}; auto leaves virtual devices out: name them to use them",
+            there);
+    } else if (!lacking.empty()) {
+        return fmt::format(
+            "{} is not on this machine, which has {}; expected such names, with or without the "
+            "device, separated by commas, ^ before those to leave out, auto (all but virtual "
+            "devices), or all",
+            lacking, there);
     }
-    return absent;
+    return fmt::format("all of {} is left out again; this machine has {}", listed(true), there);
 }
 
 // Domains without a wanted transport are closed again. Failures to open one are already logged.
-void Context::open_component(uct_component_h component, const std::string& wanted) {
+void Context::open_component(uct_component_h component, const TransportList& wanted) {
+    if (!may_want_any(wanted, component))
+        return;
     uct_component_attr_t attr{};
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
     if (uct_component_query(component, &attr) != UCS_OK)
@@ -226,14 +241,13 @@ void Context::open_component(uct_component_h component, const std::string& wante
 }
 
 void Context::open_domain(uct_component_h component, const char* md_name,
-                          const std::string& wanted) {
-    const auto may_be_here = [&](std::string_view part) {
-        return may_name(part, component, md_name);
-    };
-    if (std::ranges::none_of(split(wanted), may_be_here))
+                          const TransportList& wanted) {
+    if (!may_want(wanted, component, md_name))
         return;
     uct_md_config_t* config = nullptr;
-    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK)
+    const ucs_status_t read = uct_md_config_read(component, nullptr, nullptr, &config);
+    has_bad_option_ |= read == UCS_ERR_INVALID_PARAM;
+    if (read != UCS_OK)
         return;
     Domain domain{component, nullptr, {}, false};
     const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);
@@ -245,7 +259,7 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     const std::size_t before = resources_.size();
     if (uct_md_query_tl_resources(domain.md, &list, &transports) == UCS_OK) {
         for (unsigned tl = 0; tl < transports; ++tl)
-            if (wants(wanted, list[tl]))
+            if (wanted.wants(list[tl]))
                 resources_.push_back({domains_.size(), list[tl], false});
         if (resources_.size() > before)
             add_first_contact(list, transports);
@@ -273,39 +287,6 @@ void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned cou
     for (unsigned tl = 0; tl < count && last != 0; ++tl)
         if (first_contact_rank(list[tl].tl_name) == last)
             resources_.push_back({domains_.size(), list[tl], true});
-}
-
-ucs_status_t Context::complain(const std::string& wanted, const std::string& absent) const {
-    std::string there;
-    uct_component_h* components = nullptr;
-    unsigned count = 0;
-    if (uct_query_components(&components, &count) == UCS_OK) {
-        Context all;
-        for (unsigned i = 0; i < count; ++i)
-            all.open_component(components[i], transports_of(components[i]));
-        uct_release_component_list(components);
-        for (const Resource& resource : all.resources_) {
-            there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,
-                                 resource.desc.dev_name);
-        }
-    }
-    if (there.empty())
-        there = "no transport";
-    if (wanted == kAuto) {
-        TW_LOG_ERROR(
-            "neither shared memory nor a real RDMA device nor a network interface can be used on "
-            "this machine, which has %s; auto leaves virtual devices out: name them in "
-            "TAGWIRE_TRANSPORTS to use them",
-            there.c_str());
-    } else {
-        TW_LOG_ERROR(
-            "%s=\"%s\": %s is not on this machine, which has %s; expected such names, with or "
-            "without the device, separated by commas, ^ before those to leave out, or auto (all "
-            "but virtual devices)",
-            source_, wanted.c_str(),
-            absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
-    }
-    return UCS_ERR_NO_DEVICE;
 }
 
 }  // namespace tagwire::proto

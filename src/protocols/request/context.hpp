@@ -19,6 +19,7 @@
 #include "protocols/cost/options.hpp"
 #include "protocols/request/mem_table.hpp"
 #include "protocols/request/reg_cache.hpp"
+#include "protocols/request/transport_list.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -89,15 +90,17 @@ class alignas(128) Context : public tw_context {
   private:
     Context() = default;
     ucs_status_t open(const std::string& transports);
-    void open_component(uct_component_h component, const std::string& wanted);
-    void open_domain(uct_component_h component, const char* md_name, const std::string& wanted);
+    ucs_status_t open_components(const TransportList& wanted);
+    void open_component(uct_component_h component, const TransportList& wanted);
+    void open_domain(uct_component_h component, const char* md_name, const TransportList& wanted);
     void add_first_contact(const uct_tl_resource_desc_t* list, unsigned count);
-    std::string absent_of(const std::string& wanted) const;
+    bool has(const TransportName& name) const;
+    std::string problem_with(const TransportList& wanted) const;
     ucs_status_t check_overrides() const;
-    ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
 
     /// The option or the parameter that named the transports.
     const char* source_ = "TAGWIRE_TRANSPORTS";
+    bool has_bad_option_ = false;  // of a memory domain; the log names it
     Options options_{};
     Calibration calibration_;
     // On lines of their own: messages read them.

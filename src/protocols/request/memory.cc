@@ -9,6 +9,7 @@
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/mapped.hpp"
 
 namespace tagwire::proto {
 
@@ -23,10 +24,11 @@ uct_md_h allocating_domain(const Context& context) {
     return nullptr;
 }
 
-/// The rights that a domain checks, of TW_ACCESS_x.
+/// The rights of peers that a domain checks, of TW_ACCESS_x. Without a key it is read by those
+/// whom messages from it are sent to.
 unsigned domain_rights(std::uint32_t access) {
-    unsigned flags = UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE;
-    if ((access & TW_ACCESS_READ) != 0)
+    unsigned flags = 0;
+    if ((access & (TW_ACCESS_READ | TW_ACCESS_NONE)) != 0)
         flags |= UCT_MD_MEM_ACCESS_REMOTE_GET;
     if ((access & TW_ACCESS_WRITE) != 0)
         flags |= UCT_MD_MEM_ACCESS_REMOTE_PUT;
@@ -35,17 +37,28 @@ unsigned domain_rights(std::uint32_t access) {
     return flags;
 }
 
+/// No process has so much mapped: it is all that it has and will have.
+constexpr std::size_t kEverything = std::size_t{1} << 57;
+
 }  // namespace
 
 ucs_status_t Memory::make(Context& context, void* address, std::size_t length, std::uint32_t access,
                           std::unique_ptr<Memory>* memory_p) {
+    // Domains differ: some find it when they register, some when a peer writes, some never.
+    const bool is_all =
+        length >= kEverything && length <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address);
+    if (address != nullptr && !is_all && !ucs::is_mapped(address, length)) {
+        TW_LOG_ERROR(
+            "tw_mem_map: not all of the %zu bytes at %p are mapped in this process; expected "
+            "memory that stays mapped until tw_mem_unmap()",
+            length, address);
+        return UCS_ERR_INVALID_ADDR;
+    }
     std::unique_ptr<Memory> memory(new Memory(context, address, length, access));
     ++context.users;
     ucs_status_t status = address == nullptr ? memory->allocate() : UCS_OK;
     if (status == UCS_OK)
-        status = memory->register_all(UCT_MD_MEM_ACCESS_ALL, &memory->handles_);
-    if (status == UCS_OK && access != TW_ACCESS_ALL && memory->is_remote())
-        status = memory->register_all(domain_rights(access), &memory->restricted_);
+        status = memory->register_all();
     if (status == UCS_OK)
         *memory_p = std::move(memory);
     return status;
@@ -72,17 +85,36 @@ ucs_status_t Memory::allocate() {
     return UCS_OK;
 }
 
-ucs_status_t Memory::register_all(unsigned flags, std::vector<uct_mem_h>* handles) {
-    handles->reserve(context_.domains().size());  // what is registered is written down
+// Memory that is mapped read-only can be sent from, and read by peers: a device that is to write
+// there refuses it.
+ucs_status_t Memory::register_in(uct_md_h domain, uct_mem_h* handle_p) {
+    const unsigned rights = domain_rights(access_) | UCT_MD_MEM_ACCESS_LOCAL_READ;
+    const auto attempt = [&](unsigned flags) {
+        return uct_md_mem_reg(domain, address_, length_, rights | flags, handle_p);
+    };
+    constexpr unsigned kWritten = UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+    if (is_read_only_)
+        return attempt(0);
+    if ((rights & kWritten) != 0)
+        return attempt(UCT_MD_MEM_ACCESS_LOCAL_WRITE);
+    ucs_status_t status = attempt(UCT_MD_MEM_ACCESS_LOCAL_WRITE | UCT_MD_MEM_FLAG_HIDE_ERRORS);
+    if (status == UCS_OK)
+        return UCS_OK;
+    is_read_only_ = status == UCS_ERR_INVALID_ADDR;
+    return attempt(is_read_only_ ? 0 : unsigned{UCT_MD_MEM_ACCESS_LOCAL_WRITE});
+}
+
+ucs_status_t Memory::register_all() {
+    handles_.reserve(context_.domains().size());  // what is registered is written down
     for (const Domain& domain : context_.domains()) {
         uct_mem_h handle = UCT_MEM_HANDLE_NULL;
-        const ucs_status_t status = uct_md_mem_reg(domain.md, address_, length_, flags, &handle);
+        const ucs_status_t status = register_in(domain.md, &handle);
         if (status != UCS_OK) {
             TW_LOG_ERROR("mapping %zu bytes at %p failed in a memory domain of %s: %s", length_,
                          address_, domain.attr.component_name, ucs_status_string(status));
             return status;
         }
-        handles->push_back(handle);
+        handles_.push_back(handle);
     }
     return UCS_OK;
 }
@@ -90,9 +122,8 @@ ucs_status_t Memory::register_all(unsigned flags, std::vector<uct_mem_h>* handle
 Memory::~Memory() {
     if (id_ != 0)
         context_.memories().remove(id_);
-    for (const std::vector<uct_mem_h>* handles : {&restricted_, &handles_})
-        for (std::size_t i = 0; i < handles->size(); ++i)
-            uct_md_mem_dereg(context_.domains()[i].md, (*handles)[i]);
+    for (std::size_t i = 0; i < handles_.size(); ++i)
+        uct_md_mem_dereg(context_.domains()[i].md, handles_[i]);
     if (allocated_.length > 0)
         uct_mem_free(&allocated_);
     if (counter_ != nullptr)
@@ -123,12 +154,11 @@ ucs_status_t Memory::pack(std::byte* to, std::size_t* length_p) {
         return status;
     MemoryKeyWriter writer(
         {id_, reinterpret_cast<std::uintptr_t>(address_), length_, access_, atomics_by_device_});
-    const auto& handles = restricted_.empty() ? handles_ : restricted_;
-    for (std::size_t i = 0; i < handles.size(); ++i) {
+    for (std::size_t i = 0; i < handles_.size(); ++i) {
         std::byte key[UINT8_MAX];
         const Domain& domain = context_.domains()[i];
         if (domain.attr.rkey_packed_size <= sizeof key &&
-            uct_md_mkey_pack(domain.md, handles[i], key) == UCS_OK)
+            uct_md_mkey_pack(domain.md, handles_[i], key) == UCS_OK)
             writer.add(i, {key, domain.attr.rkey_packed_size});
     }
     *length_p = writer.write(to);
@@ -136,9 +166,8 @@ ucs_status_t Memory::pack(std::byte* to, std::size_t* length_p) {
 }
 
 void Memory::list_keys(Keys* keys) const {
-    const auto& handles = restricted_.empty() ? handles_ : restricted_;
-    for (std::size_t i = 0; i < handles.size(); ++i)
-        keys->add(context_.domains()[i], i, handles[i]);
+    for (std::size_t i = 0; i < handles_.size(); ++i)
+        keys->add(context_.domains()[i], i, handles_[i]);
 }
 
 std::byte* Memory::reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {

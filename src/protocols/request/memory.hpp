@@ -31,7 +31,15 @@ class Memory : public tw_mem {
     ~Memory();
 
     const Context& context() const { return context_; }
+    /// For operations of this process; it gives peers what `access` does.
     uct_mem_h handle(std::size_t domain) const { return handles_[domain]; }
+    /// A key made of its handle lets receivers of its messages read it: memory for messages only
+    /// gives that right, too.
+    bool may_be_read() const { return (access_ & (TW_ACCESS_READ | TW_ACCESS_NONE)) != 0; }
+    /// A key made of its handle lets senders of messages write them there.
+    bool may_be_written() const { return (access_ & TW_ACCESS_WRITE) != 0; }
+    /// The program may read it only: it is mapped so.
+    bool is_read_only() const { return is_read_only_; }
     /// Before its first key: counts puts that their initiators tell of.
     void count_puts(CompletionCounter& counter);
     bool counts_puts() const { return counter_ != nullptr; }
@@ -56,7 +64,8 @@ class Memory : public tw_mem {
     Memory(Context& context, void* address, std::size_t length, std::uint32_t access)
         : context_(context), address_(address), length_(length), access_(access) {}
     ucs_status_t allocate();
-    ucs_status_t register_all(unsigned flags, std::vector<uct_mem_h>* handles);
+    ucs_status_t register_all();
+    ucs_status_t register_in(uct_md_h domain, uct_mem_h* handle_p);
     ucs_status_t expose();
 
     Context& context_;
@@ -64,8 +73,8 @@ class Memory : public tw_mem {
     std::size_t length_;
     const std::uint32_t access_;
     uct_allocated_memory_t allocated_{};  // its length is 0: the memory is the program's
-    std::vector<uct_mem_h> handles_;      // with all rights, for messages
-    std::vector<uct_mem_h> restricted_;   // with those of its key, where these are fewer
+    std::vector<uct_mem_h> handles_;      // one in each domain
+    bool is_read_only_ = false;
     CompletionCounter* counter_ = nullptr;
     // From the first key on.
     std::mutex key_lock_;

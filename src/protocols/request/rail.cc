@@ -15,8 +15,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// One message may need this fraction (1/n) of the memory that a receiver has for unexpected ones.
-constexpr std::uint64_t kEagerShare = 4;
 /// The longest sentence that says why a peer cannot be reached.
 constexpr std::size_t kReasonBytes = 256;
 
@@ -35,6 +33,7 @@ ucs_status_t Rail::open_iface(uct_worker_h uct_worker, const uct_iface_params_t&
     uct_iface_config_t* config = nullptr;
     ucs_status_t status =
         uct_md_iface_config_read(domain().md, transport(), nullptr, nullptr, &config);
+    has_bad_option_ = status == UCS_ERR_INVALID_PARAM;
     if (status != UCS_OK)
         return status;
     status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
@@ -107,7 +106,7 @@ unsigned Rail::look() {
 void Rail::select() {
     const Options& options = worker_.options();
     costs_ = start_costs({attr_, domain().attr, resource_.desc.dev_type, domain().registers_cheaply,
-                          options.unexpected_bytes / kEagerShare});
+                          options.unexpected_bytes / Options::kEagerShare});
     if (const auto scheme = static_cast<RndvScheme>(options.rndv_scheme);
         scheme != RndvScheme::kAuto) {
         costs_.has_scheme = true;
@@ -150,6 +149,11 @@ void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
         members.push_back(member_of(*rails[i]));
     get_plan_ = StripePlan(members, Protocol::kRndvGet, rules_of(options));
     put_plan_ = StripePlan(members, Protocol::kRndvPut, rules_of(options));
+}
+
+bool Rail::is_on_route(std::span<const std::byte> device) const {
+    return tagwire_uct_iface_is_on_route(
+               iface_, reinterpret_cast<const uct_device_addr_t*>(device.data())) != 0;
 }
 
 bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface,

@@ -2,6 +2,7 @@
 // A rail: one open interface of a worker.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <algorithm>
@@ -48,6 +49,8 @@ class alignas(64) Rail {
     /// From the first endpoint on, or the first message; until then look() does.
     void enable();
     bool is_enabled() const { return is_enabled_; }
+    /// open() has failed because of the value of an option, which the log names.
+    bool has_bad_option() const { return has_bad_option_; }
     /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
     unsigned look();
 
@@ -106,6 +109,9 @@ class alignas(64) Rail {
     bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
                  std::string* reason = nullptr) const;
 
+    /// Routes of the system lead from it to that device, which it reaches.
+    bool is_on_route(std::span<const std::byte> device) const;
+
     const bool is_auxiliary;          ///< for first contact only
     std::size_t short_max = 0;        ///< bytes of uct_ep_am_short_iov(); 0: it has none
     std::size_t bcopy_max = 0;        ///< bytes of uct_ep_am_bcopy()
@@ -119,6 +125,7 @@ class alignas(64) Rail {
     std::uint8_t index_;
     bool matches_tags_ = false;
     bool is_enabled_ = false;
+    bool has_bad_option_ = false;
     bool is_learning_ = false;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;
@@ -131,5 +138,10 @@ class alignas(64) Rail {
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;
 };
+
+/// Sends leave with a later progress, unless they are told to (Endpoint::write_out()).
+inline bool gathers(const Rail& rail) {
+    return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_GATHERS) != 0;
+}
 
 }  // namespace tagwire::proto

@@ -75,6 +75,21 @@ struct IovBlock {
 
 enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose, kRma };
 
+/// The lines of a send queue (send_queue.hpp). Operations wait in the first three until they begin,
+/// in the order of their calls.
+enum class Line : std::uint8_t {
+    kUrgent,    // messages that pass others and a pause (TW_OP_URGENT)
+    kMessages,  // messages, flushes, closes, and puts that the target is told of
+    kDirect,    // other one-sided operations
+    kAsked,     // ... that the owner is asked to carry out
+    kSteps,     // next steps of one-sided operations that have begun
+    kReplies,   // ... that send a message; offers to the sender of a rendezvous
+    kData,      // data of rendezvous, in messages
+    kMoves,     // reads and writes of transfers
+};
+inline constexpr std::size_t kOperationLines = 4;
+inline constexpr std::size_t kLines = 8;
+
 /// A rendezvous that is read or written: made when needed.
 struct Transfer;
 
@@ -103,11 +118,13 @@ struct alignas(4) RequestState {  // one word to write
     bool is_internal : 1 = false;  // of the library, from its pool of parts
     // A flush: the peer has taken all before it. A send: its acknowledgement is here.
     bool is_answered : 1 = false;
-    bool is_held : 1 = false;       // a tagged receive that no device has (device_tags.hpp)
-    bool is_rndv : 1 = false;       // a send: it was announced as a rendezvous
-    bool is_announced : 1 = false;  // a send: its placeholder is to follow
-    bool wants_cancel : 1 = false;  // ... and then its cancel
-    bool is_am : 1 = false;         // a send: an active message
+    bool is_held : 1 = false;           // a tagged receive that no device has (device_tags.hpp)
+    bool is_rndv : 1 = false;           // a send: it was announced as a rendezvous
+    bool is_announced : 1 = false;      // a send: its placeholder is to follow
+    bool wants_cancel : 1 = false;      // ... and then its cancel
+    bool is_am : 1 = false;             // a send: an active message
+    Line line : 3 = Line::kMessages;    // where it is queued
+    Line stream : 3 = Line::kMessages;  // an operation: the line from which it begins
 };
 
 /// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
@@ -136,10 +153,10 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     std::uint32_t registered_in;
     RegLease* cached;  // ... or kept beyond it
     union {
-        ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
+        ucs::ListLink<Request> queue_link;  // in a send queue, or among ended ones
     };
     union {
-        ucs::ListLink<Request> list_link;  // outstanding
+        ucs::ListLink<Request> list_link;  // outstanding, or a fence that waits
     };
     Transmission* transmission;
     DeviceReceive* on_device;
@@ -170,7 +187,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     }
 };
 
-using RequestQueue = ucs::Queue<Request, &Request::queue_link>;
+using RequestQueue = ucs::List<Request, &Request::queue_link>;
 using RequestList = ucs::List<Request, &Request::list_link>;
 
 /// Lets go of what moving its data needs; pieces under way end by themselves. (transfer.cc)

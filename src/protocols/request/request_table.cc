@@ -186,11 +186,11 @@ Request* RequestTable::make_part(Request& parent) {
     return part;
 }
 
-Request* RequestTable::make_internal(const tw_op_t& op, bool is_start) {
+Request* RequestTable::make_internal(RequestKind kind, const tw_op_t& op, bool is_start) {
     void* memory = part_pool_.get();
     if (memory == nullptr)
         return nullptr;
-    const RequestState state{.kind = RequestKind::kReceive, .is_start = is_start};
+    const RequestState state{.kind = kind, .is_start = is_start};
     auto* request = ::new (memory) Request(worker_, op, state);
     request->make_whole();
     request->is_internal = true;
@@ -200,7 +200,7 @@ Request* RequestTable::make_internal(const tw_op_t& op, bool is_start) {
 bool RequestTable::add_notice(const tw_completion_t& done) {
     tw_op_t op{};
     op.flags = TW_OP_COMPLETION;
-    Request* request = make_internal(op, false);
+    Request* request = make_internal(RequestKind::kReceive, op);
     if (request == nullptr)
         return false;
     request->done = done;
@@ -318,15 +318,10 @@ void RequestTable::report(Request& request) {
         return release(request);
     attention_.count_events();
     if (request.complete != nullptr) {
-        // Callbacks run in the order of the ends: the parts of a multi-receive before its own. None
-        // runs in the call that made the operation or its parent: it may make the next operation,
-        // which would come before the rest of this one.
-        const bool in_call =
-            request.in_call || (request.parent != nullptr && request.parent->in_call);
-        if (attention_.may_call_back() && !in_call && deferred_.empty())
-            return call_back(request);
         deferred_.push_back(request);
-        return attention_.ask_slow_work();
+        if (request.ep != nullptr)
+            request.ep->last_end = told_and_deferred();
+        return attention_.set_deferred(true);
     }
     const Counted counted(request);
     if (request.is_for_test()) {
@@ -334,7 +329,10 @@ void RequestTable::report(Request& request) {
             return release(request);
         return testable_.push_back(request);
     }
-    if ((request.flags & TW_OP_COMPLETION) == 0 && request.done.status == TW_OK)
+    // A close that nobody asks about is told to nobody: it has no queue to wait in for a program
+    // that does not look for ends.
+    const bool is_quiet = request.done.status == TW_OK || request.kind == RequestKind::kClose;
+    if ((request.flags & TW_OP_COMPLETION) == 0 && is_quiet)
         release(request);
     else if (request.cq != nullptr)
         queue_up(request);
@@ -381,15 +379,27 @@ void RequestTable::call_back(Request& request) {
     complete(&done);
 }
 
-unsigned RequestTable::run_deferred() {
-    // No more than are here now: each may add one.
+unsigned RequestTable::tell_ends() {
+    // No more than are here now, since each may add one; but an end of the library's own brings one
+    // of the program's about, which is told here, too.
     unsigned count = 0;
-    for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
+    for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty();) {
+        Request& request = *deferred_.pop_front();
         ++told_;
-        call_back(*deferred_.pop_front());
-        ++count;
+        if (!request.is_internal) {
+            --left;
+            ++count;
+        }
+        call_back(request);
     }
+    attention_.set_deferred(!deferred_.empty());
     return count;
+}
+
+void RequestTable::forget(const Endpoint& ep) {
+    for (Request* told = deferred_.front(); told != nullptr; told = RequestQueue::next(*told))
+        if (told->kind == RequestKind::kReceive && told->done.ep == &ep)
+            told->done.ep = nullptr;
 }
 
 tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {

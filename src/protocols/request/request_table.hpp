@@ -2,7 +2,9 @@
 // The requests of a worker: their memory, the ids by which peers name them, and the report of their
 // ends. WorkerCore::finish() ends them.
 //
-// 1. Callbacks of the program run in progress only, in the order of the ends.
+// 1. An end that a callback is to be told of is queued, wherever it comes about. Progress tells the
+//    queued ones, in their order, where nothing else of the library is under way (tell_ends()):
+//    no callback runs inside a walk of it or inside another callback.
 // 2. A request whose completion queue is full belongs to that queue until a thread has moved its
 //    completion; then it comes back by returned_, which is looked at when the next one ends, or
 //    memory is short.
@@ -52,8 +54,8 @@ class RequestTable {
     bool keep_free(std::size_t calls);
     /// Part of a multi-receive that takes the next message: the rest of its buffer.
     Request* make_part(Request& parent);
-    /// A receive of the library's own.
-    Request* make_internal(const tw_op_t& op, bool is_start);
+    /// An operation of the library's own, which takes none of the program's requests.
+    Request* make_internal(RequestKind kind, const tw_op_t& op, bool is_start = false);
     /// False: there is no room for the list.
     bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
                     std::size_t elements, tw_mem_h memory);
@@ -80,7 +82,7 @@ class RequestTable {
 
     // ---- Ends
 
-    /// The request has ended: its callback runs, here or in progress, or the program asks for it.
+    /// The request has ended: progress tells its callback, or the program asks for it.
     void report(Request& request);
     /// The result of the call that made `request`.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
@@ -94,10 +96,13 @@ class RequestTable {
     /// The program does not ask for its end any more.
     void abandon(Request& request);
     bool has_completions() const { return !completed_.empty(); }
-    /// Runs the callbacks that wait for progress; returns their number.
-    unsigned run_deferred();
+    /// In progress, outside of everything else: runs the callbacks of ends that are queued now, and
+    /// returns their number.
+    unsigned tell_ends();
     bool has_deferred() const { return !deferred_.empty(); }
-    /// Callbacks that waited for progress and have run, ever; with those that still wait.
+    /// The program has closed `ep`: receives that are told later do not name it.
+    void forget(const Endpoint& ep);
+    /// Ends that callbacks were told of, ever; with those that are queued.
     std::uint64_t told() const { return told_; }
     std::uint64_t told_and_deferred() const { return told_ + deferred_.size(); }
 
@@ -113,7 +118,7 @@ class RequestTable {
     Attention& attention_;
     bool is_silent_ = false;
     ucs::Mpool pool_;
-    ucs::Mpool part_pool_;  // parts of multi-receives, and receives of the library's own
+    ucs::Mpool part_pool_;  // parts of multi-receives, and operations of the library's own
     ucs::Mpool list_pool_;
     ucs::Mpool header_pool_;
     ucs::Mpool copy_pool_;

@@ -15,7 +15,7 @@ namespace tagwire::proto {
 ///     uct_ep_h drainable();      the lane; nullptr: it cannot be used
 ///     void drained();            after each drain, and after the decision to wait
 ///     void stall();              asks that progress calls run() again
-/// Callbacks that a drain runs may come here again: an inner call does nothing.
+/// An operation that ends in a drain may come here again: an inner call does nothing.
 template <class Owner>
 class RoomWaiter {
   public:
@@ -30,6 +30,15 @@ class RoomWaiter {
 
     /// The lane's pending requests were purged.
     void disarm() { is_armed_ = false; }
+    /// The transport calls when it has room; until then it refuses everything.
+    bool is_armed() const { return is_armed_; }
+    /// The transport calls no more: run() tries at once.
+    void release() {
+        if (std::exchange(is_armed_, false)) {
+            uct_ep_pending_purge(
+                owner_.drainable(), [](uct_pending_req_t*, void*) {}, nullptr);
+        }
+    }
 
     /// A transport that has no room, and yet answers that there is nothing to wait for, is asked
     /// again in progress, so that this call returns whatever it answers.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include "protocols/request/rail.hpp"
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -99,18 +101,31 @@ bool RemoteKey::lacks_key() const {
            std::ranges::any_of(ep->connector().peer_rails(), lacks);
 }
 
-void RemoteKey::ask_owner() {
+bool RemoteKey::ask_owner() {
     if (asked_ != nullptr || !lacks_key())
-        return;
-    asked_ = std::make_unique<Told>();
+        return true;
+    RequestTable& requests = worker.requests();
+    tw_op_t how{};
+    how.complete = [](const tw_completion_t*) {};
+    // The library's own: the program's requests may all be in use, and one that a call of another
+    // thread was promised is not taken.
+    Request* request = requests.make_internal(RequestKind::kRma, how);
+    if (request == nullptr)
+        return false;
     RmaWish wish;
     wish.key = this;
     wish.kind = RmaKind::kKeys;
-    tw_op_t how{};
-    how.complete = [](const tw_completion_t*) {};  // it is not the program's
-    // Refused for lack of requests: the owner carries operations out by messages.
-    static_cast<void>(
-        ep->rma.call({wish, asked_->bytes, sizeof asked_->bytes, nullptr, 0, &how, nullptr}));
+    void* const memory = ucs::reserve_try_allocate(sizeof(Told));
+    if (memory == nullptr || !worker.rma_ops.add(*request, wish)) {
+        ucs::reserve_free(memory);
+        requests.release(*request);
+        return false;
+    }
+    asked_.reset(::new (memory) Told);
+    request->ep = ep;
+    request->buffer.base = asked_->bytes;
+    request->buffer.length = sizeof asked_->bytes;
+    return ep->queue().submit(*request);
 }
 
 void RemoteKey::owner_told(std::size_t bytes) {

@@ -68,9 +68,10 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     const LaneKey* resolve(std::uint8_t domain, const Domain& own);
     /// Keys of all domains, as of a rendezvous.
     void list(KeyList* keys) const;
-    /// The endpoint is kReady, and the key is new, or the endpoint is: asks the owner for its keys
-    /// if the endpoint could use one that the packed key has no room for. With the worker's lock.
-    void ask_owner();
+    /// The endpoint is kReady: asks the owner for its keys, once, if the endpoint could use one
+    /// that the packed key has no room for. With the worker's lock. False: there is no memory to
+    /// ask, and it is to be called again.
+    [[nodiscard]] bool ask_owner();
     /// The owner has told so many bytes of keys.
     void owner_told(std::size_t bytes);
 
@@ -81,7 +82,7 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     };
 
     WorkerCore& worker;
-    Endpoint* ep;                   // null: it has gone
+    Endpoint* ep;                   // null: the program has closed it
     ucs::ListLink<RemoteKey> link;  // among the endpoint's
 
   private:

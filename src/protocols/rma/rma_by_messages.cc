@@ -50,7 +50,6 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
     if (waits_for_reply(request) && request.id == 0 &&
         ep_.worker.requests().assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
-    op.by_messages = true;
     const std::size_t length = request.buffer.length;
     while (request.offset < length) {
         Packing packing{};
@@ -65,6 +64,7 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
                                              Packing::pack, &packing, 0);
         if (sent < 0)
             return static_cast<ucs_status_t>(sent);
+        op.by_messages = true;
         request.offset += packing.bytes;
     }
     ++unanswered_;

@@ -90,6 +90,18 @@ inline bool is_acked(const Request& request) {
     return (request.flags & kAckFlags) != 0 && request.rma->kind != RmaKind::kGet;
 }
 
+/// An operation that moves no message of the program's order: no notice is part of it.
+inline bool is_one_sided(const Request& request) {
+    return request.kind == RequestKind::kRma && (request.flags & TW_OP_IMM) == 0;
+}
+
+/// A put by messages: some of its parts have gone, and the others must follow before those of
+/// another put.
+inline bool is_put_in_parts(const Request& request) {
+    return request.kind == RequestKind::kRma && request.rma->kind == RmaKind::kPut &&
+           request.rma->by_messages && request.offset < request.buffer.length;
+}
+
 class RmaOps {
   public:
     explicit RmaOps(WorkerCore& owner) : worker_(owner) {}

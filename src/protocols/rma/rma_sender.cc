@@ -108,6 +108,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         return static_cast<tw_status_t>(ep_.failure());
     if (ep_.is_paused() && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
         return TW_ERR_NO_RESOURCE;
+    ep_.note_sending();
     WorkerCore& worker = ep_.worker;
     RequestTable& requests = worker.requests();
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
@@ -131,6 +132,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
+    ep_.write_out(call.op);
     return requests.answer(*request, call.op, call.request_p);
 }
 
@@ -212,7 +214,7 @@ ucs_status_t RmaSender::resume(Request& request) {
     const ucs_status_t status = advance(request);
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
-    ep_.queue().remove_data(request);
+    ep_.queue().remove(request);
     if (status != UCS_INPROGRESS)
         ep_.worker.finish(request, status);
     else if (request.transfer != nullptr)
@@ -248,6 +250,17 @@ const LaneKey* RmaSender::key_for(const RmaWish& wish) const {
     if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
         return key;
     return wish.key->resolve(domain, rail.domain());
+}
+
+bool RmaSender::is_asked(const Request& request) const {
+    const RmaOp& op = *request.rma;
+    if (op.kind == RmaKind::kKeys || op.by_messages)
+        return true;
+    const LaneKey* key = key_for(op);
+    if (op.kind != RmaKind::kAtomic)
+        return key == nullptr && request.buffer.length > 0;
+    const char* reason = nullptr;
+    return way_of_atomic(op, key, &reason) == RmaWay::kMessages;
 }
 
 ucs_status_t RmaSender::move(Request& request) {

@@ -20,6 +20,7 @@
 #include "protocols/request/request.hpp"
 #include "protocols/rma/rma_ops.hpp"
 #include "protocols/wire/control_message.hpp"
+#include "protocols/wire/limits.hpp"
 #include "protocols/wire/rma_messages.hpp"
 
 namespace tagwire::proto {
@@ -49,6 +50,10 @@ class RmaSender {
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding; begun() follows.
     /// UCS_ERR_NO_RESOURCE: to be called again.
     ucs_status_t start(Request& request);
+    /// The owner carries it out, asked by messages. With kReady.
+    bool is_asked(const Request& request) const;
+    /// One more operation may be asked for.
+    bool may_ask() const { return unanswered_ < kAskedMax; }
     /// Some of it may have taken effect.
     static bool has_begun(const Request& request);
     /// start() has begun it, and it is in no queue.

@@ -9,6 +9,7 @@
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/rma/atomics.hpp"
+#include "protocols/wire/limits.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -17,11 +18,6 @@
 namespace tagwire::proto {
 
 namespace {
-
-/// Gets of one peer, and replies to it, that may wait. One that asks for more does not take what it
-/// asks for.
-constexpr std::size_t kGetsMax = std::size_t{1} << 16;
-constexpr std::size_t kRepliesMax = std::size_t{1} << 18;
 
 /// Calls `function(at)` with the memory, if the peer may do this there.
 template <class Function>
@@ -61,13 +57,22 @@ ucs_status_t send_data(const Endpoint& ep, const GetData& head, const std::byte*
 
 }  // namespace
 
-void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before) {
-    if (ep_.queue().controls() >= kRepliesMax) {
-        TW_LOG_WARN(
-            "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but goes on",
-            ep_.worker_id, ep_.queue().controls());
-        return ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
+/// The peer asks for one more operation. False: it has not waited for replies, and the connection
+/// has ended.
+bool RmaTarget::admit() {
+    if (owed_ < kAskedMax) {
+        ++owed_;
+        return true;
     }
+    TW_LOG_WARN(
+        "endpoint to worker %016lx fails: its peer has asked for more than %zu one-sided "
+        "operations without waiting for a reply",
+        ep_.worker_id, kAskedMax);
+    ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
+    return false;
+}
+
+void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before) {
     ep_.control(RmaReply{.op_id = op_id, .status = status, .before = before});
 }
 
@@ -81,19 +86,15 @@ void RmaTarget::on_put(const PutMessage& message) {
                                     });
     if (put_status_ == UCS_OK)
         put_status_ = status;
-    if (head.is_last != 0)
+    if (head.is_last != 0 && admit())
         reply(head.op_id, std::exchange(put_status_, UCS_OK));
 }
 
 void RmaTarget::on_request(const RmaRequest& message) {
+    if (!admit())
+        return;
     if (message.kind == RmaKind::kAtomic)
         return on_atomic(message);
-    if (gets_.size() >= kGetsMax) {
-        TW_LOG_WARN(
-            "endpoint to worker %016lx fails: its peer takes no data (%zu gets wait) but asks on",
-            ep_.worker_id, gets_.size());
-        return ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
-    }
     const bool is_for_keys = message.kind == RmaKind::kKeys;
     gets_.push_back({message.op_id, message.at, message.length, 0, is_for_keys});
     ep_.queue().run();

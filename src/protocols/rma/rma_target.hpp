@@ -33,10 +33,13 @@ class RmaTarget {
     bool has_gets() const { return !gets_.empty(); }
     /// Sends a piece. UCS_ERR_NO_RESOURCE: there is no room for it.
     ucs_status_t send_piece();
+    /// A reply is with the transport.
+    void reply_has_gone() { --owed_; }
     /// The connection has ended.
     void clear() {
         gets_.clear();
         put_status_ = UCS_OK;
+        owed_ = 0;
     }
 
   private:
@@ -48,12 +51,14 @@ class RmaTarget {
         bool is_for_keys;
     };
 
+    bool admit();
     ucs_status_t send_keys();
     void on_atomic(const RmaRequest& message);
     void reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before = 0);
 
     Endpoint& ep_;
     ucs_status_t put_status_ = UCS_OK;  // the first failure of the put whose parts come
+    std::size_t owed_ = 0;              // replies that have not gone
     Fifo<Get> gets_;
 };
 

@@ -37,11 +37,17 @@ std::span<const std::byte> key_for(Endpoint& ep, std::span<const std::byte> keys
                                                                   : std::span<const std::byte>{};
 }
 
+/// Its owner lets peers write to the memory.
+bool has_writable_handle(const Request& request) {
+    return request.buffer.memory != nullptr && request.buffer.memory->may_be_written();
+}
+
 RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, bool has_key) {
     const Rail& rail = ep.rail();
     const Domain& domain = rail.domain();
     const Buffer& buffer = request.buffer;
     const bool has_handle = buffer.memory != nullptr;
+    const bool gives_handle = has_writable_handle(request);
     const bool is_one_piece = buffer.list == nullptr;
     // Memory of the library's own is given back soon, and the cache would keep it.
     const bool may_cache =
@@ -50,10 +56,11 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, b
     facts.can_write_here =
         has_handle || may_cache || (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
     // A sender that had written the start of its message would take that for all of it.
-    facts.can_give_key =
-        is_one_piece && !request.is_start && (has_handle || may_cache || domain.registers_cheaply);
+    facts.can_give_key = is_one_piece && !request.is_start &&
+                         (gives_handle || may_cache || domain.registers_cheaply);
     // A handle stays; its key ends with a connection of the endpoint's own.
-    facts.takes_key_back = !domain.registers_cheaply && (!has_handle || !rail.connects_to_iface());
+    facts.takes_key_back =
+        !domain.registers_cheaply && (!gives_handle || !rail.connects_to_iface());
     facts.has_peer_key = has_key;
     facts.peer_can_put = (rts.flags & kRtsCanPut) != 0;
     return facts;
@@ -109,8 +116,8 @@ struct RtrPacking {
 uct_mem_h target_of(const Request& request, std::size_t domain) {
     if (request.registration != nullptr)
         return request.registration;
-    return request.buffer.memory != nullptr ? request.buffer.memory->handle(domain)
-                                            : request.cached->handle;
+    return has_writable_handle(request) ? request.buffer.memory->handle(domain)
+                                        : request.cached->handle;
 }
 
 }  // namespace
@@ -162,7 +169,7 @@ bool Receiver::register_target(Request& request, const Rail& rail) {
     if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
         return false;
     if (!rail.domain().registers_cheaply) {
-        if (request.buffer.memory != nullptr)
+        if (has_writable_handle(request))
             return true;
         request.cached = worker_.cache_region(request, index, RegUse::kTarget);
         return request.cached != nullptr;
@@ -190,9 +197,9 @@ ucs_status_t Receiver::send_rtr(Request& request) {
     ucs_status_t status =
         uct_md_mkey_pack(domain.md, target_of(request, rail.domain_index()), packing.key);
     // A handle's key ends with a connection of the endpoint's own, and with nothing else.
-    if (request.buffer.memory != nullptr && worker_.options().scheme() == RndvScheme::kAuto)
+    if (has_writable_handle(request) && worker_.options().scheme() == RndvScheme::kAuto)
         packing.rtr.flags = kRtrByConnection;
-    if (request.buffer.memory != nullptr && request.wanted >= rail.striped_from()) {
+    if (has_writable_handle(request) && request.wanted >= rail.striped_from()) {
         packing.others.add_others(*request.buffer.memory, rail.domain_index());
         packing.rtr.key_count = packing.others.count;
     }
@@ -202,7 +209,7 @@ ucs_status_t Receiver::send_rtr(Request& request) {
     }
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
-    ep.queue().remove_data(request);
+    ep.queue().remove(request);
     if (status != UCS_OK)
         rndv_ended(request, status);
     return UCS_OK;

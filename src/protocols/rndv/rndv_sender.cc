@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/api/tw_am.h"
 #include "protocols/cost/advisor.hpp"
 #include "protocols/cost/copy_in.hpp"
+#include "protocols/cost/options.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
@@ -21,13 +23,18 @@ namespace tagwire::proto {
 
 namespace {
 
+/// Its owner lets peers read the memory.
+bool has_readable_handle(const Request& request) {
+    return request.buffer.memory != nullptr && request.buffer.memory->may_be_read();
+}
+
 /// The handle by which the peer reads the buffer; a list has none that would do.
 uct_mem_h source_of(const Request& request, std::size_t domain) {
     if (request.buffer.list != nullptr)
         return nullptr;
     if (request.registration != nullptr)
         return request.registration;
-    if (request.buffer.memory != nullptr)
+    if (has_readable_handle(request))
         return request.buffer.memory->handle(domain);
     return request.cached != nullptr ? request.cached->handle : nullptr;
 }
@@ -102,7 +109,7 @@ bool RndvSender::takes(const Request& request) {
     const std::size_t length = request.buffer.length;
     if (request.is_announced)
         return request.is_rndv;
-    if (request.offset != 0 || length == 0)
+    if (request.offset != 0 || length == 0 || (request.flags & TW_OP_URGENT) != 0)
         return false;
     // The peer keeps a message that waits for its place in one buffer.
     const bool is_too_long =
@@ -125,11 +132,17 @@ bool RndvSender::take_trial(const Request& request, bool is_rndv) {
         return last_was_trial_;
     last_long_ = request.order;
     ++long_messages_;
-    last_was_trial_ =
-        trials_ > 0 && is_rndv != tries_rndv_ && length <= ep_.rail().costs().eager_max;
+    last_was_trial_ = trials_ > 0 && is_rndv != tries_rndv_ &&
+                      length <= ep_.rail().costs().eager_max && length < eager_end_;
     if (last_was_trial_)
         --trials_;
     return last_was_trial_;
+}
+
+void RndvSender::set_eager_max(std::uint64_t bytes) {
+    const std::uint64_t kept = bytes - std::min<std::uint64_t>(bytes, TW_AM_HEADER_MAX);
+    const bool is_set = ep_.worker.options().has_rndv_threshold();
+    eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
 const Rail& RndvSender::rail() const {
@@ -172,7 +185,7 @@ void RndvSender::register_source(Request& request) {
                            &request.registration) != UCS_OK)
             request.registration = nullptr;
         request.registered_in = static_cast<std::uint32_t>(index);
-    } else if (request.buffer.memory == nullptr && (ep_.rail().can_get() || ep_.rail().can_put()) &&
+    } else if (!has_readable_handle(request) && (ep_.rail().can_get() || ep_.rail().can_put()) &&
                request.copy == nullptr) {
         request.cached = ep_.worker.cache_region(request, index, RegUse::kSource);
     }
@@ -209,7 +222,7 @@ ucs_status_t RndvSender::send_request(Request& request) {
     if (const uct_mem_h handle = source_of(request, ep_.rail().domain_index());
         may_get && handle != nullptr) {
         keys.add(ep_.rail().domain(), ep_.rail().domain_index(), handle);
-        if (request.buffer.memory != nullptr && request.buffer.length >= ep_.rail().striped_from())
+        if (has_readable_handle(request) && request.buffer.length >= ep_.rail().striped_from())
             keys.add_others(*request.buffer.memory, ep_.rail().domain_index());
     }
     Envelope envelope = envelope_of(request, ep_.peer_names);  // the Ats acknowledges
@@ -316,7 +329,7 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         return UCS_ERR_NO_RESOURCE;
     request.offset += piece.bytes;
     if (sent < 0 || request.offset == request.wanted) {
-        ep_.queue().remove_data(request);
+        ep_.queue().remove(request);
         if (request.wanted < request.buffer.length)
             request.peer_id = 0;  // it may have been the start that a buffered receive shows
     }

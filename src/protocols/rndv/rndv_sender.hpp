@@ -26,9 +26,15 @@ class RndvSender {
     bool takes(const Request& request);
     /// Length from which such a message does.
     std::size_t from(const Buffer& buffer) const {
-        return advice_.rndv_from != 0 && buffer.list == nullptr ? advice_.rndv_from
-                                                                : rail().rndv_from(buffer);
+        const std::size_t chosen = advice_.rndv_from != 0 && buffer.list == nullptr
+                                       ? advice_.rndv_from
+                                       : rail().rndv_from(buffer);
+        return std::min(chosen, eager_end_);
     }
+    /// The peer can keep eager messages up to this length (Hello::eager_max).
+    void set_eager_max(std::uint64_t bytes);
+    /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
+    std::size_t eager_end() const { return eager_end_; }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice() const { return advice_; }
     /// Messages of lengths that are advised on, since the receiver's times are of that regime.
@@ -66,6 +72,7 @@ class RndvSender {
 
     Endpoint& ep_;
     Advice advice_{};
+    std::size_t eager_end_ = SIZE_MAX;
     unsigned trials_ = 0;  // next messages that go the way that is tried
     bool tries_rndv_ = false;
     bool last_was_trial_ = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/transfer/flushes.hpp"
 
+#include <algorithm>
+
 #include "protocols/wire/control_message.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -50,8 +52,9 @@ ucs_status_t Flushes::start(Request& request) {
 void Flushes::check() {
     while (Request* flush = sent_.front()) {
         std::uint64_t earliest = UINT64_MAX;
-        if (!ep_.outstanding.empty())
-            earliest = ep_.outstanding.front()->order;
+        for (const RequestList& list : ep_.outstanding)
+            if (!list.empty())
+                earliest = std::min(earliest, list.front()->order);
         if (!flush->is_answered || earliest < flush->order || awaits_tx(ep_))
             return;
         sent_.erase(*flush);

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/transfer/send_queue.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "protocols/am/am_part.hpp"
-#include "protocols/eager/receiver.hpp"
-#include "protocols/request/rail.hpp"
-#include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/wire.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
@@ -34,19 +30,13 @@ namespace {
     return done;
 }
 
-/// While the peer wants nothing to keep: messages, and puts that it is told of.
-bool is_held_back(const Request& request) {
-    if (request.kind == RequestKind::kRma)
-        return (request.flags & TW_OP_IMM) != 0 && !RmaSender::has_begun(request);
-    return request.kind == RequestKind::kSend && request.offset == 0;
-}
-
 }  // namespace
 
 void SendQueue::push_control(const Control& message) {
     if (ep_.state() == EpState::kFailed)
         return;
     controls_.push_back(message);
+    replies_ += message.is_reply() ? 1 : 0;
     run();
 }
 
@@ -76,9 +66,12 @@ Request* SendQueue::begin(const Outgoing& message) {
 
 bool SendQueue::submit(Request& request) {
     request.order = ep_.flushes().next_order();
+    request.stream = line_of_new(request);
+    const bool is_message = request.stream == Line::kMessages || request.stream == Line::kUrgent;
+    const bool is_next = of(request.stream).empty() && (!is_message || controls_.empty());
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_empty() &&
-        ep_.may_start(request)) {
+    if (ep_.state() == EpState::kReady && !ep_.closing().has_asked() && is_next &&
+        may_start(request)) {
         begin_steps();
         status = ep_.start(request);
     }
@@ -95,23 +88,47 @@ bool SendQueue::submit(Request& request) {
     return true;
 }
 
+/// One that waits already keeps its place: those behind it are looked at when it is their turn.
+Line SendQueue::line_of_new(const Request& request) const {
+    if ((request.flags & TW_OP_URGENT) != 0)
+        return Line::kUrgent;
+    if (!is_one_sided(request))
+        return Line::kMessages;
+    const bool is_asked =
+        ep_.state() == EpState::kReady && of(Line::kDirect).empty() && ep_.rma.is_asked(request);
+    return is_asked ? Line::kAsked : Line::kDirect;
+}
+
 void SendQueue::started(Request& request) {
     if (request.kind == RequestKind::kRma)
         ep_.rma.begun(request);
 }
 
+void SendQueue::add(Line line, Request& request) {
+    request.line = line;
+    request.is_queued = true;
+    of(line).push_back(request);
+}
+
 void SendQueue::push(Request& request) {
     ep_.worker.count(WorkerCounter::kTxQueued);
-    request.is_queued = true;
-    operations_.push_back(request);
+    add(request.stream, request);
+    if ((request.flags & TW_OP_FENCE) != 0)
+        fences_.push_back(request);
     ep_.update_direct();
     if (ep_.state() == EpState::kReady)
         run();
 }
 
 void SendQueue::add_data(Request& request) {
-    request.is_queued = true;
-    data_.push_back(request);
+    Line line = Line::kData;
+    if (request.transfer != nullptr)
+        line = Line::kMoves;
+    else if (request.kind == RequestKind::kReceive)
+        line = Line::kReplies;
+    else if (request.kind == RequestKind::kRma)
+        line = is_one_sided(request) ? Line::kSteps : Line::kReplies;
+    add(line, request);
 }
 
 void SendQueue::push_data(Request& request) {
@@ -130,126 +147,33 @@ ucs_status_t SendQueue::send_now(Control message) {
 }
 
 void SendQueue::remove(Request& request) {
-    operations_.remove_if([&](Request& queued) { return &queued == &request; });
+    of(request.line).erase(request);
     request.is_queued = false;
-}
-
-void SendQueue::remove_data(Request& request) {
-    data_.remove_if([&](Request& queued) { return &queued == &request; });
-    request.is_queued = false;
+    if (index(request.line) < kOperationLines && RequestList::is_linked(request))
+        fences_.erase(request);
 }
 
 Request* SendQueue::pop() {
-    Request* request = operations_.pop_front();
-    if (request != nullptr)
-        request->is_queued = false;
-    return request;
+    Request* oldest = nullptr;
+    for (std::size_t i = 0; i < kOperationLines; ++i) {
+        Request* const first = lines_[i].front();
+        if (first != nullptr && (oldest == nullptr || first->order < oldest->order))
+            oldest = first;
+    }
+    if (oldest != nullptr)
+        remove(*oldest);
+    return oldest;
 }
 
 void SendQueue::clear_data() {
-    while (Request* request = data_.pop_front())
-        request->is_queued = false;
+    for (std::size_t i = kOperationLines; i < kLines; ++i)
+        while (Request* request = lines_[i].front())
+            remove(*request);
 }
 
 void SendQueue::stall() {
     is_stalled_ = true;
     ep_.worker.peers().ask_wireup(ep_);
-}
-
-// ---- Sending
-
-uct_ep_h SendQueue::drainable() const {
-    return ep_.state() == EpState::kReady ? ep_.lane() : nullptr;
-}
-
-void SendQueue::drained() {
-    ep_.update_direct();
-}
-
-/// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,
-/// or only for something else. Callbacks that it runs may add to the queues.
-ucs_status_t SendQueue::drain() {
-    begin_steps();
-    Step step = Step::kDone;
-    while (step == Step::kDone && ep_.state() == EpState::kReady && may_step()) {
-        step = drain_controls();
-        if (ep_.closing().has_asked())
-            continue;  // messages wait for the answer
-        if (step == Step::kIdle)
-            step = drain_operations();
-        if (step == Step::kIdle)
-            step = drain_data();
-        if (step == Step::kIdle)
-            step = drain_gets();
-    }
-    if (steps_left_ == 0 && ep_.state() == EpState::kReady) {
-        stall();  // the rest is for the next calls of progress
-        return UCS_OK;
-    }
-    return step == Step::kFull ? UCS_ERR_NO_RESOURCE : UCS_OK;
-}
-
-SendQueue::Step SendQueue::drain_controls() {
-    if (controls_.empty())
-        return Step::kIdle;
-    if (send_now(controls_.front()) == UCS_ERR_NO_RESOURCE)
-        return Step::kFull;
-    controls_.pop_front();
-    return Step::kDone;
-}
-
-SendQueue::Step SendQueue::drain_operations() {
-    if (operations_.empty() || !ep_.may_start(*operations_.front()))
-        return Step::kIdle;
-    Request& request = *operations_.front();
-    if (ep_.is_paused() && is_held_back(request))
-        return Step::kIdle;
-    const ucs_status_t status = ep_.start(request);
-    if (status == UCS_ERR_NO_RESOURCE)
-        return Step::kFull;
-    pop();
-    if (status == UCS_INPROGRESS)
-        started(request);
-    else
-        ep_.worker.finish(request, status);
-    return Step::kDone;
-}
-
-/// One step of the first that waits.
-SendQueue::Step SendQueue::drain_data() {
-    Request* request = data_.front();
-    if (request == nullptr)
-        return Step::kIdle;
-    ucs_status_t status = UCS_OK;
-    if (request->transfer != nullptr)
-        return move_pieces(*request) ? Step::kDone : Step::kFull;
-    if (request->kind == RequestKind::kRma)
-        status = ep_.rma.resume(*request);
-    else if (request->kind == RequestKind::kReceive)
-        status = ep_.worker.receiver().send_rtr(*request);
-    else
-        status = ep_.rndv().send_piece(*request);
-    return status == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
-}
-
-/// Data that the peer gets from us.
-SendQueue::Step SendQueue::drain_gets() {
-    RmaTarget& target = ep_.rma_target;
-    if (!target.has_gets())
-        return Step::kIdle;
-    return target.send_piece() == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
-}
-
-/// Pieces of the own lane's part of a transfer. False: the transport is full.
-bool SendQueue::move_pieces(Request& request) {
-    TransferPart& part = request.transfer->own;
-    steps_left_ -= std::min(steps_left_, kStepsOfPieces);
-    if (!part.begin_pieces(ep_.lane(), ep_.rail()))
-        return false;
-    data_.pop_front();
-    request.is_queued = false;
-    part.release();
-    return true;
 }
 
 }  // namespace tagwire::proto

@@ -1,14 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that waits for the lane of an endpoint: control messages first, then operations
-// of the program in the order of their calls, then data of rendezvous that the peer has asked for.
+// Everything that waits for the lane of an endpoint, in lines that take turns:
 //
-// 1. While an operation or a control message waits, no operation overtakes it: the fast path is
-//    closed (Endpoint::update_direct()).
-// 2. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
+//     control messages   up to 8, then a turn of another line
+//     kUrgent            messages with TW_OP_URGENT, which no pause holds back
+//     kMessages          messages, flushes, closes, puts with a notice: in the order of the calls
+//     kDirect            other one-sided operations, which go by the lane
+//     kAsked             ... which the owner carries out; at most kAskedMax are without a reply
+//     kSteps, kReplies   next steps of one-sided operations, offers to senders of rendezvous
+//     kData              data of rendezvous that the peer has asked for, in messages
+//     kMoves             reads and writes of transfers
+//     gets               data that the peer gets from us by messages (rma_target.hpp)
+//
+// 1. Each line that can go on gets one step in each round, so no stream of one line starves
+//    another. A line without room, or that waits for something else, holds back no other line.
+// 2. Operations begin in the order of their line. Between lines only fences and flushes order them:
+//    a fence begins when all earlier operations have ended, and no later one begins before it; a
+//    flush begins when all earlier ones have begun.
+// 3. An urgent message passes other messages and their fences, but never between the parts of one;
+//    no other message passes an earlier urgent one.
+// 4. While a message waits, no later message overtakes it; while a fence waits, no operation does:
+//    the fast path is closed (Endpoint::update_direct()).
+// 5. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
 #pragma once
 
 #include <uct/api/uct.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -29,10 +46,24 @@ class SendQueue {
     SendQueue& operator=(const SendQueue&) = delete;
 
     /// No operation and no control message waits.
-    bool is_empty() const { return operations_.empty() && controls_.empty(); }
-    bool has_operations() const { return !operations_.empty(); }
-    std::size_t operations() const { return operations_.size(); }
+    bool is_empty() const { return !has_operations() && controls_.empty(); }
+    bool has_operations() const { return operations() != 0; }
+    std::size_t operations() const {
+        return of(Line::kUrgent).size() + of(Line::kMessages).size() + of(Line::kDirect).size() +
+               of(Line::kAsked).size();
+    }
     std::size_t controls() const { return controls_.size(); }
+    /// A new message overtakes none.
+    bool may_pass() const {
+        return of(Line::kUrgent).empty() && of(Line::kMessages).empty() && controls_.empty() &&
+               fences_.empty();
+    }
+    /// A new urgent message overtakes only what it may.
+    bool may_pass_urgently() const;
+    /// A new one-sided operation that goes by the lane overtakes none.
+    bool may_pass_directly() const { return of(Line::kDirect).empty() && fences_.empty(); }
+    /// Replies to requests of the peer that wait for the transport.
+    std::size_t replies() const { return replies_; }
 
     // ---- Each is sent at once if it can be
 
@@ -44,12 +75,16 @@ class SendQueue {
     /// copy of what it injects, and nothing has happened.
     bool submit(Request& request);
     void push(Request& request);
-    /// Pieces of a transfer, or an offer to the sender to write it.
+    /// The next step of one that has begun, or of a receive.
     void push_data(Request& request);
     /// Queues it without sending; the next run() sends it.
     void add_data(Request& request);
     /// Sends what waits.
-    void run() { room_.run(); }
+    void run() {
+        if (room_.is_armed() && may_need_no_room())
+            room_.release();
+        room_.run();
+    }
 
     /// Sends a control message ahead of the queue. UCS_ERR_NO_RESOURCE: it was not sent.
     ucs_status_t send_now(Control message);
@@ -57,10 +92,12 @@ class SendQueue {
     // ---- Taking back
 
     void remove(Request& request);
-    void remove_data(Request& request);
     /// Removes and returns the oldest operation, which the caller completes; nullptr: none.
     Request* pop();
-    void clear_controls() { controls_.clear(); }
+    void clear_controls() {
+        controls_.clear();
+        replies_ = 0;
+    }
     void clear_data();
     /// The lane's pending requests were purged.
     void disarm() { room_.disarm(); }
@@ -91,11 +128,25 @@ class SendQueue {
     /// There was nothing to do, something was done, the transport is full.
     enum class Step : std::uint8_t { kIdle, kDone, kFull };
 
-    /// Endpoint::start() has begun it, and no queue has it any more.
+    static constexpr std::size_t index(Line line) { return static_cast<std::size_t>(line); }
+    RequestQueue& of(Line line) { return lines_[index(line)]; }
+    const RequestQueue& of(Line line) const { return lines_[index(line)]; }
+    void add(Line line, Request& request);
+    Line line_of_new(const Request& request) const;
+    bool is_among_parts(Line line) const;
+    bool may_start(const Request& request) const;
+    bool may_start_message(const Request& request) const;
+    bool may_ask(const Request& request) const;
+    bool may_need_no_room() const;
+    ucs_status_t start(Request& request);
+    /// start() has begun it, and no line has it any more.
     void started(Request& request);
+
+    Step take_turn(bool is_ring_full);
     Step drain_controls();
-    Step drain_operations();
-    Step drain_data();
+    Step drain_operation(Line line);
+    Step drain_step(Line line);
+    Step drain_moves();
     Step drain_gets();
     bool move_pieces(Request& request);
 
@@ -103,11 +154,18 @@ class SendQueue {
     static constexpr unsigned kStepsMax = 64;
     /// Steps that beginning some pieces takes: they may move at once.
     static constexpr unsigned kStepsOfPieces = 8;
+    /// Control messages before the turn of a line.
+    static constexpr unsigned kControlsInARow = 8;
+    /// Turns of a round: those of the lines, then that of the gets.
+    static constexpr unsigned kTurns = kLines + 1;
 
     Endpoint& ep_;
-    RequestQueue operations_;
-    RequestQueue data_;  // outstanding rendezvous whose data the peer wants, or is to write
+    std::array<RequestQueue, kLines> lines_;
+    RequestList fences_;  // of the operations that wait, by Request::list_link
     Fifo<Control> controls_;
+    std::size_t replies_ = 0;  // of these
+    unsigned turn_ = 0;        // whose is next
+    unsigned full_ = 0;        // bits of the turns that have found no room since drain() began
     bool is_stalled_ = false;  // run() is repeated in progress
     unsigned steps_left_ = 0;  // of this call
     RoomWaiter<SendQueue> room_{*this};

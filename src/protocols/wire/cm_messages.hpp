@@ -26,7 +26,8 @@ enum class CmVerdict : std::uint8_t {
     kRejected = 1,  // by the program
     kFailed = 2,    // the program has accepted, and the server cannot connect
     kVersion = 3,   // `version` is what the server speaks
-    kLast = kVersion
+    kExists = 4,    // the program has accepted, and has an endpoint to that worker
+    kLast = kExists
 };
 
 struct CmHead {

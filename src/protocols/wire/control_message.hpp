@@ -185,6 +185,21 @@ struct Control {
     std::byte body[16];
 
     ControlOp operation() const { return static_cast<ControlOp>(op); }
+    /// Sent because the peer has asked for it, or has announced a rendezvous (limits.hpp).
+    bool is_reply() const {
+        switch (operation()) {
+            case ControlOp::kAck:
+            case ControlOp::kAts:
+            case ControlOp::kCts:
+            case ControlOp::kDataEnd:
+            case ControlOp::kCanceled:
+            case ControlOp::kFlushed:
+            case ControlOp::kRmaReply:
+                return true;
+            default:
+                return false;
+        }
+    }
 
     /// The body; `op` is Body::kOp.
     template <class Body>

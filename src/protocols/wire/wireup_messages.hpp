@@ -38,7 +38,7 @@ struct Wireup {
     std::uint64_t from;  // worker ids
     std::uint64_t to;
 };
-inline constexpr std::uint32_t kWireVersion = 7;
+inline constexpr std::uint32_t kWireVersion = 8;
 /// `op` is one of WireupOp; `behind` is a hello or an offer.
 [[nodiscard]] bool decode(WireBytes bytes, Wireup* message, WireBytes* behind);
 
@@ -55,8 +55,11 @@ struct Hello {
     // The pair of interfaces that it comes by: the reply had better go by it, too.
     std::uint32_t from_rail = 0;  // the sender's, from 1 on; 0: not told
     std::uint32_t to_check = 0;   // check_of() the receiver's
+    // The sender of this can keep messages up to this length, the program's header included, that
+    // no receive waits for. A longer one that is eager ends the connection.
+    std::uint64_t eager_max = UINT64_MAX;
 };
-static_assert(sizeof(Hello) == 40);
+static_assert(sizeof(Hello) == 48);
 /// FNV-1a of the two addresses of an interface.
 std::uint32_t check_of(WireBytes device, WireBytes iface);
 

@@ -17,8 +17,9 @@ void send(Endpoint& ep, const DelegatedCall& call) {
     if (ep.may_send_short(call.data_bytes) &&
         ep.try_send_short(call.data, call.data_bytes, call.tag, is_tagged))
         return;
+    ep.note_sending();
     if (ep.failure() != UCS_OK)
-        return;
+        return;  // the program hears of it by the endpoint's failure, and by its close
     tw_op_t injected{};
     injected.flags = TW_OP_INJECT;
     Request* request = ep.queue().begin(

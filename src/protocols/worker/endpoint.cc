@@ -61,19 +61,18 @@ bool goes_as_tagged(const Request& request, const Rail& rail) {
 tw_status_t Endpoint::send(const Outgoing& message) {
     if (failure_ != UCS_OK)
         return static_cast<tw_status_t>(failure_);
-    if (is_paused_)
+    if (is_paused_ && !is_urgent(message.op))
         return TW_ERR_NO_RESOURCE;
-    if (eager_.try_send_at_once(message))
+    note_sending();
+    if (eager_.try_send_at_once(message)) {
+        write_out(message.op);
         return TW_OK;
+    }
     Request* request = queue_.begin(message);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
+    write_out(message.op);
     return worker.requests().answer(*request, message.op, message.request_p);
-}
-
-bool Endpoint::may_start(const Request& request) const {
-    return (request.flags & TW_OP_FENCE) == 0 || request.offset > 0 ||
-           (outstanding.empty() && flushes_.is_empty() && !rma.awaits_replies());
 }
 
 ucs_status_t Endpoint::start(Request& request) {
@@ -94,18 +93,38 @@ ucs_status_t Endpoint::start(Request& request) {
 }
 
 void Endpoint::update_direct() {
-    const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
-                           !rail_->matches_tags() && queue_.is_empty() && !eager_is_paused_ &&
-                           !is_paused_ && !is_closing && !closing_.has_asked();
-    const std::size_t end = is_direct ? short_data_max_ + 1 : 0;
+    const bool is_direct = has_sent_ && state_ == EpState::kReady &&
+                           rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
+                           queue_.may_pass() && !eager_is_paused_ && !is_paused_ && !is_closing &&
+                           !closing_.has_asked();
+    is_direct_ = is_direct;
+    // The fast path leaves the rest to the lane, which may gather.
+    const std::size_t end = is_direct && !gathers(*rail_) ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
     unlocked_end_ = end;
-    const bool is_free = state_ == EpState::kReady && queue_.is_empty() && !is_closing &&
-                         !closing_.has_asked() && rail_->can_get() && rail_->can_put();
+    const bool is_free = has_sent_ && state_ == EpState::kReady && !gathers(*rail_) &&
+                         queue_.may_pass_directly() && !is_closing && !closing_.has_asked() &&
+                         rail_->can_get() && rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
+}
+
+void Endpoint::write_out(const tw_op_t* op) {
+    const bool has_more = op != nullptr && (op->flags & TW_OP_MORE) != 0;
+    if (state_ == EpState::kReady && gathers(*rail_) && !has_more && !worker.is_in_progress_here())
+        uct_ep_flush(lane_, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
+}
+
+void Endpoint::opened() {
+    has_sent_ = false;
+    update_direct();
+}
+
+void Endpoint::begin_sending() {
+    has_sent_ = true;
+    update_direct();
 }
 
 void Endpoint::request_ended() {
@@ -166,20 +185,37 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     };
     if (std::ranges::any_of(connector_.peer_rails(), matches))
         control(Lane{peer_rail});
-    keys.for_each([](RemoteKey& key) { key.ask_owner(); });
+    if (!keys.empty())
+        ask_for_keys();
     worker.peers().tell_up(*this);
     if (tx.contexts != nullptr)
         tx.contexts->begin();
     queue_.run();
 }
 
+/// In progress, whatever the caller is amid of.
+void Endpoint::ask_for_keys() {
+    lacks_keys_ = true;
+    worker.peers().ask_wireup(*this);
+}
+
+void Endpoint::forget_program() {
+    while (RemoteKey* key = keys.pop_front())
+        key->ep = nullptr;
+    worker.requests().forget(*this);
+}
+
 bool Endpoint::work_slowly() {
+    if (std::exchange(lacks_keys_, false) && state_ == EpState::kReady) {
+        const Walk walk(worker);
+        keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !key.ask_owner(); });
+    }
     if (queue_.take_stall()) {
         queue_.run();
         if (stripes_ != nullptr)
             stripes_->drain();
     }
-    return connector_.work() && !queue_.is_stalled();
+    return connector_.work() && !queue_.is_stalled() && !lacks_keys_;
 }
 
 void Endpoint::begin_anew() {
@@ -196,8 +232,17 @@ void Endpoint::begin_anew() {
     rndv_.begin_anew();
     rma.begin_anew();
     rma_target.clear();
+    lacks_keys_ = false;  // until it is ready again
     update_direct();
     connector_.begin_anew();
+}
+
+void Endpoint::stop_sending() {
+    if (lane_ == nullptr)
+        return;
+    uct_ep_pending_purge(
+        lane_, [](uct_pending_req_t*, void*) {}, nullptr);
+    queue_.disarm();
 }
 
 void Endpoint::disconnect() {
@@ -212,7 +257,7 @@ void Endpoint::disconnect() {
 }
 
 bool Endpoint::has_no_work() const {
-    return outstanding.empty() && receiving.empty() && !queue_.has_operations() &&
+    return outstanding_count() == 0 && receiving.empty() && !queue_.has_operations() &&
            flushes_.is_empty();
 }
 
@@ -226,6 +271,7 @@ void Endpoint::fail(ucs_status_t status) {
         status = closing_.farewell;
     else if (closing_.peer_may_go() && !is_open && has_no_work() && status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
+    const Walk walk(worker);
     failure_ = status;
     log_failure(*this);
     state_ = EpState::kFailed;
@@ -234,7 +280,6 @@ void Endpoint::fail(ucs_status_t status) {
     worker.peers().detach(*this);
     if (tx.contexts != nullptr)
         tx.contexts->fail(status);
-    // From here on what is called may make another one.
     update_direct();
     disconnect();
     queue_.clear_controls();
@@ -243,13 +288,18 @@ void Endpoint::fail(ucs_status_t status) {
     rma_target.clear();
     worker.receiver().drop_incoming(*this, status, is_last);
     worker.peers().release_id(*this);
-    for (RequestList* list : {&receiving, &outstanding})
-        while (Request* request = list->front())
+    while (Request* request = receiving.front())
+        worker.finish_drained(*request, status);
+    for (RequestList& list : outstanding)
+        while (Request* request = list.front())
             worker.finish_drained(*request, status);
+    const auto end = [&](Request& request) {
+        worker.finish(request, request.kind == RequestKind::kClose ? close_failure() : status);
+    };
     while (Request* request = flushes_.pop())
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+        end(*request);
     while (Request* request = queue_.pop())
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+        end(*request);
     worker.peers().report_failure(*this, status);
 }
 
@@ -267,7 +317,7 @@ std::string Endpoint::description() const {
         text +=
             is_paused_ ? ", all messages paused by the peer" : ", eager data paused by the peer";
     for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
-                                       {outstanding.size(), "outstanding"},
+                                       {outstanding_count(), "outstanding"},
                                        {receiving.size(), "being received"},
                                        {flushes_.size(), "flushes"},
                                        {queue_.controls(), "control messages to send"}}) {

@@ -19,6 +19,7 @@
 
 #include <uct/api/uct.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +79,11 @@ struct Outgoing {
     const AmPart* am = nullptr;  // an active message, whose tag is then AmPart::word()
 };
 
+/// It passes a pause, and messages that wait.
+inline bool is_urgent(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
+}
+
 /// Its part in transmit contexts (tx_contexts.hpp).
 struct EpTx {
     // Endpoints by which messages of the program leave in its place; nullptr: there are none.
@@ -128,13 +134,17 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
         const std::size_t end = direct_end_.load(std::memory_order_relaxed);
         return end > sizeof(std::uint64_t) && length < end - sizeof(std::uint64_t);
     }
+    /// An eager message may go at once: none waits, and the peer wants it.
+    bool may_send_eager() const { return is_direct_; }
+    /// A call of the program, of these flags, has sent: that leaves now, for the program may not
+    /// come back for long, or ever. More calls follow at once with TW_OP_MORE, and behind a
+    /// callback what its lane has to do in progress.
+    void write_out(const tw_op_t* op);
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     bool try_send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
-    /// No fence holds it back.
-    bool may_start(const Request& request) const;
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -148,6 +158,16 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void request_ended();
     /// Something has changed that the fast path depends on.
     void update_direct();
+    /// The program sends, or begins a one-sided operation: in each call that takes no fast path,
+    /// which the first one does not.
+    void note_sending() {
+        if (!has_sent_) [[unlikely]]
+            begin_sending();
+    }
+    /// Status of a close that could not flush: success, if there was nothing to flush.
+    ucs_status_t close_failure() const {
+        return has_sent_ || tx.contexts != nullptr ? failure_ : UCS_OK;
+    }
 
     // ---- Life
 
@@ -161,10 +181,18 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
+    /// It is kReady, and has a new key of the program: asks for keys that the packed one lacks.
+    void ask_for_keys();
+    /// The program has closed it, and hears of it no more; its keys are of no endpoint.
+    void forget_program();
+    /// Messages that wait for the lane are not sent.
+    void stop_sending();
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
     /// Operations that wait to be sent go over a new connection.
     void begin_anew();
+    /// The program has the endpoint (again): it has sent nothing.
+    void opened();
 
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
@@ -181,6 +209,18 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_paused() const { return is_paused_; }
     /// No operation of a program is under way.
     bool has_no_work() const;
+    /// `outstanding` or `receiving`.
+    RequestList& list_of(const Request& request) {
+        return request.kind == RequestKind::kReceive
+                   ? receiving
+                   : outstanding[static_cast<std::size_t>(request.stream)];
+    }
+    std::size_t outstanding_count() const {
+        std::size_t count = 0;
+        for (const RequestList& list : outstanding)
+            count += list.size();
+        return count;
+    }
     /// Nothing of either side is on its way.
     bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
     /// For people.
@@ -200,7 +240,9 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_retired = false;     // among those that PeerTable asks whether they can go
     bool is_up = false;          // the connection was told of, and its end was not
     bool has_notice = false;     // the program is to be told of its failure
+    bool is_unasked = false;     // made by its peer; the program has never had it
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
+    std::uint64_t last_end = 0;  // the program was told of all its ends when it was told so many
     void* user_data = nullptr;
     // Copies into and out of shared memory; with kReady.
     CopyChooser copy_in;
@@ -228,9 +270,10 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool told_to_pause = false;
     bool has_flooded = false;  // it fails because of that
 
-    RequestList outstanding;  // sends that have gone and not ended
-    RemoteKeyList keys;       // that the program has for it
-    RequestList receiving;    // receives that matched a message that is not all here
+    // Operations that have begun and not ended, by Request::stream, each in the order of the calls.
+    std::array<RequestList, kOperationLines> outstanding;
+    RemoteKeyList keys;     // that the program has for it
+    RequestList receiving;  // receives that matched a message that is not all here
 
     EpTx tx;
 
@@ -239,6 +282,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     RmaLane rma_lane;
 
   private:
+    void begin_sending();
+
     // Fields that a short message reads, first.
     // Shorter messages go at once, on the fast path. Written with the lock. Relaxed: a thread sees
     // an end or a failure that it was told of, and no other matters.
@@ -252,6 +297,9 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t failure_ = UCS_OK;
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
     bool is_paused_ = false;        // ... nothing
+    bool has_sent_ = false;         // the program, since it has the endpoint
+    bool lacks_keys_ = false;       // owners are asked for keys in progress
+    bool is_direct_ = false;        // what direct_end_ depends on but for the lane
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};

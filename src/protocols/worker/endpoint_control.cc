@@ -6,6 +6,7 @@
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/wire/control_message.hpp"
+#include "protocols/wire/limits.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -121,17 +122,13 @@ void on_reset(Endpoint& ep, Reset message) {
         message.is_in_order == 1 ? UCS_ERR_NOT_CONNECTED : UCS_ERR_CONNECTION_RESET);
 }
 
-/// Control messages that wait for the transport. With more, the peer does not take what it asks
-/// for.
-constexpr std::size_t kControlsMax = std::size_t{1} << 20;
-
 }  // namespace
 
 void Endpoint::on_control(const Control& message) {
-    if (queue_.controls() >= kControlsMax) {
+    if (queue_.replies() >= kRepliesMax) {
         TW_LOG_WARN(
             "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but asks on",
-            worker_id, queue_.controls());
+            worker_id, queue_.replies());
         return closing_.end(UCS_ERR_EXCEEDS_LIMIT);
     }
     switch (message.operation()) {

@@ -20,13 +20,15 @@ namespace tagwire::proto {
 
 /// Flags of sends that are over when the transport has taken them.
 inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+/// The same of active messages; a short one is as urgent messages are.
+inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 /// Flags of receives that change nothing but how their end is reported.
 inline constexpr std::uint32_t kPlainReceiveFlags =
     TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
 
 inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
     return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
-                             op->request == nullptr && op->done == nullptr);
+                             op->request == nullptr && op->done == nullptr && op->cq == nullptr);
 }
 
 /// Plain but for an immediate, which it has.
@@ -41,7 +43,9 @@ inline std::uintptr_t bits_of(const void* pointer) {
 
 /// 0: it asks for nothing more than a plain receive, but perhaps for a source.
 inline std::uintptr_t unusual_bits(const tw_op_t& op) {
-    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request);
+    // A callback is told, whatever else is set: that is the usual case, and reads no more of `op`.
+    const std::uintptr_t queue = op.complete == nullptr ? bits_of(op.cq) : 0;
+    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request) | queue;
 }
 
 inline bool is_plain_receive(const tw_op_t& op) {
@@ -177,6 +181,7 @@ template <bool kIsLong>
     worker.requests().release_plain(request);
     if (worker.is_multi) [[unlikely]]
         return call_unlocked(worker, complete, done);
+    const InCallback callback(worker);
     complete(&done);
 }
 

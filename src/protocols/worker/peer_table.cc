@@ -12,6 +12,7 @@
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -123,6 +124,26 @@ ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* us
     return status;
 }
 
+bool PeerTable::is_engaged(std::uint64_t worker_id) const {
+    Endpoint* const ep = endpoint_to(worker_id);
+    return ep != nullptr && worker_id != worker_.id() &&
+           (ep->is_closing || !ep->closing().peer_is_closed());
+}
+
+/// The program's endpoint fails, so that it hears of the end, and closes that one. The peer hears
+/// of it by the hello of the next one.
+void PeerTable::end_left(std::uint64_t worker_id, bool is_asked) {
+    Endpoint* ep = endpoint_to(worker_id);
+    if (ep == nullptr || worker_id == worker_.id() || ep->is_closing)
+        return;
+    const bool was_left = is_asked ? ep->closing().peer_is_closed() : ep->closing().is_closed();
+    if (!was_left || ep->closing().has_left())
+        return;
+    if (!ep->is_open)
+        tell_end(*ep, UCS_OK);
+    ep->fail(UCS_ERR_NOT_CONNECTED);
+}
+
 /// A program that tries again and again gets the status each time, the log has the reason once.
 void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why) {
     if (std::exchange(unreachable_, worker_id) == worker_id)
@@ -220,10 +241,14 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     }
     if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
-        if (ep->closing().has_asked())
+        if (ep->closing().has_asked()) {
             ep->closing().on_left(true);
-        else
+        } else if (ep->closing().is_closed() && ep->is_quiet()) {
+            tell_end(*ep, UCS_OK);
+            ep->fail(UCS_ERR_NOT_CONNECTED);
+        } else {
             ep->fail(UCS_ERR_CONNECTION_RESET);
+        }
         ep = endpoint_to(from);
     }
     // It answers an endpoint of ours that is over. Any other in its place would be news to the
@@ -233,17 +258,53 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     if (is_late && ep != nullptr && ep->peer_names == 0)
         return true;  // that hello is on its way
     const bool is_made = ep == nullptr;
+    const bool is_refused = is_made && unasked_ >= worker_.options().unasked_peers_max;
+    if (is_refused && !may_be_refused(from))
+        return false;
     if (is_made &&
         (ep = make_endpoint(from, hello.tx_context == 0 ? from : hello.worker)) == nullptr)
         return false;
+    if (is_made)
+        note_unasked(*ep);
     if (!is_late || !is_made) {
         ep->connector().on_hello(hello, std::move(message.rails));
+        if (is_refused)
+            refuse_in_progress(*ep);
         return true;
     }
     ep->connector().greet(hello, std::move(message.rails));
     if (ep->failure() == UCS_OK)
         ep->closing().closed();  // no program has asked for it
     return true;
+}
+
+/// One peer more than the worker takes: it connects, and hears that it has to go. False: there are
+/// many such, which hear nothing; a flood has no more effect than that.
+bool PeerTable::may_be_refused(std::uint64_t from) {
+    TW_LOG_REPEATED(ucs::LogLevel::kWarn, refused_.due("unasked"),
+                    "worker %016lx is refused: the program has no endpoint to %zu of its peers, "
+                    "and TAGWIRE_UNASKED_PEERS_MAX=%lu",
+                    from, unasked_, worker_.options().unasked_peers_max);
+    return refusals_ < kRefusalsMax;
+}
+
+void PeerTable::refuse_in_progress(Endpoint& ep) {
+    if (ep.failure() != UCS_OK)
+        return;
+    endings_.push_back(
+        {ep.peer_id, ep.peer_names, UCS_ERR_CANCELED, 0, ucs::clock_now_ns() + kRefusalNs, false});
+    ++refusals_;
+    worker_.ask_slow_work();
+}
+
+void PeerTable::note_unasked(Endpoint& ep) {
+    ep.is_unasked = true;
+    ++unasked_;
+}
+
+void PeerTable::asked(Endpoint& ep) {
+    if (std::exchange(ep.is_unasked, false))
+        --unasked_;
 }
 
 void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
@@ -261,14 +322,31 @@ void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_statu
 /// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
 /// be reported after a later message of the peer, or after the end of another transport.
 void PeerTable::end_in_progress(Endpoint& ep, ucs_status_t status) {
-    endings_.push_back({ep.peer_id, ep.peer_names, status, kPassesToEnd});
+    endings_.push_back({ep.peer_id, ep.peer_names, status, kPassesToEnd, 0, false});
     worker_.ask_slow_work();
+}
+
+/// A peer that is refused is told by its lane, which goes when the message has got through. If the
+/// program has asked for it meanwhile it stays.
+bool PeerTable::is_due(Ending& ending) {
+    if (ending.refused_until == 0)
+        return --ending.passes == 0;
+    Endpoint* const ep = endpoint_to(ending.peer_id);
+    if (ep == nullptr || ep->peer_names != ending.peer_names || ep->is_open)
+        return true;
+    if (ep->state() == EpState::kReady) {
+        ending.is_told = ending.is_told || ep->closing().say_reset(false);
+        const ucs_status_t flushed = uct_ep_flush(ep->lane(), UCT_FLUSH_FLAG_LOCAL, nullptr);
+        if (ending.is_told && flushed != UCS_INPROGRESS && flushed != UCS_ERR_NO_RESOURCE)
+            return true;
+    }
+    return ucs::clock_now_ns() >= ending.refused_until;
 }
 
 unsigned PeerTable::end_connections() {
     ucs::ReserveVector<Ending> due;
     std::erase_if(endings_, [&](Ending& ending) {
-        if (--ending.passes > 0)
+        if (!is_due(ending))
             return false;
         due.push_back(ending);
         return true;
@@ -276,9 +354,11 @@ unsigned PeerTable::end_connections() {
     if (!endings_.empty())
         worker_.ask_slow_work();
     for (const Ending& ending : due) {
-        const auto found = endpoints_.find(ending.peer_id);
-        if (found != endpoints_.end() && found->second->peer_names == ending.peer_names)
-            found->second->fail(ending.status);
+        Endpoint* const ep = endpoint_to(ending.peer_id);
+        const bool is_refusal = ending.refused_until != 0;
+        refusals_ -= is_refusal ? 1 : 0;
+        if (ep != nullptr && ep->peer_names == ending.peer_names && !(is_refusal && ep->is_open))
+            ep->fail(ending.status);
     }
     return static_cast<unsigned>(due.size());
 }
@@ -358,6 +438,13 @@ void PeerTable::tell_up(Endpoint& ep) {
     worker_.ask_slow_work();
 }
 
+void PeerTable::tell_event(const Endpoint& ep, tw_peer_event_t event) {
+    if (!ep.is_up)
+        return;
+    notices_.add_event(ep.worker_id, event, TW_OK, worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
+}
+
 void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
     if (!std::exchange(ep.is_up, false) || worker_.requests().is_silent())
         return;
@@ -384,6 +471,7 @@ void PeerTable::tell_anew(Endpoint& closed) {
                     closed.worker_id);
         return;
     }
+    note_unasked(*ep);
     ep->connector().begin(closed.connector().address());
     if (ep->failure() == UCS_OK)
         ep->closing().closed();
@@ -401,7 +489,9 @@ unsigned PeerTable::destroy_retired() {
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
         ep->is_retired = false;
-        if (ep->closing().leave()) {
+        if (worker_.requests().told() < ep->last_end) {
+            retire(*ep);  // callbacks that are told of its ends may still ask for it
+        } else if (ep->closing().leave()) {
             destroy(*ep);
             ++count;
         }
@@ -412,6 +502,7 @@ unsigned PeerTable::destroy_retired() {
 void PeerTable::destroy(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     notices_.drop(ep);
+    asked(ep);
     worker_.detach_draining(ep);
     const bool is_last = endpoint_to(ep.peer_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one

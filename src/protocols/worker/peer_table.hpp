@@ -21,6 +21,7 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/notices.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
@@ -45,6 +46,14 @@ class PeerTable {
     /// Makes the endpoint of a transmit context that carries messages of `front`, the program's. It
     /// connects when that one has. UCS_ERR_NO_MEMORY.
     ucs_status_t open_tx(Endpoint& front, TxPart& part);
+    /// A connection of that worker would meet one that its program is not known to have left: that
+    /// may be about to be heard.
+    bool is_engaged(std::uint64_t worker_id) const;
+    /// Both programs connect anew: the connection that the one which asked for that has left ends,
+    /// in order, and the next one takes its place.
+    void end_left(std::uint64_t worker_id, bool is_asked);
+    /// The program has it.
+    void asked(Endpoint& ep);
     /// By force.
     void close(Endpoint& ep);
     /// The peer hears of the end by the first hello of another connection, which no program has
@@ -83,6 +92,8 @@ class PeerTable {
 
     /// The connection is there; it has ended, with UCS_OK if neither side wants it.
     void tell_up(Endpoint& ep);
+    /// TW_PEER_LEFT or TW_PEER_BACK.
+    void tell_event(const Endpoint& ep, tw_peer_event_t event);
     void tell_end(Endpoint& ep, ucs_status_t status);
     /// Its operations have ended; the program is told behind their callbacks, in progress.
     void report_failure(Endpoint& ep, ucs_status_t status);
@@ -116,9 +127,13 @@ class PeerTable {
         std::uint32_t peer_names;
         ucs_status_t status;
         unsigned passes;
+        std::uint64_t refused_until;  // ns; this side ends it, when the peer has been told; 0: no
+        bool is_told;
     };
 
     static constexpr unsigned kPassesToEnd = 64;
+    static constexpr std::uint64_t kRefusalNs = 2'000'000'000;
+    static constexpr std::size_t kRefusalsMax = 64;  // at a time
     static constexpr std::size_t kPeersMin = 64;
     static constexpr std::size_t kMessagesPerPeer = 16;
 
@@ -127,6 +142,10 @@ class PeerTable {
     Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     void retire_id(const Endpoint& ep);
+    bool may_be_refused(std::uint64_t from);
+    void refuse_in_progress(Endpoint& ep);
+    bool is_due(Ending& ending);
+    void note_unasked(Endpoint& ep);
     void end_in_progress(Endpoint& ep, ucs_status_t status);
     void fail_lane(const LaneFailure& failure);
     void log_unreachable(std::uint64_t worker_id, const std::string& why);
@@ -142,6 +161,9 @@ class PeerTable {
     std::size_t peers_max_ = kPeersMin;               // then forget_idle() looks
     std::uint64_t unreachable_ = 0;                   // the peer that was logged as that last
     std::uint32_t connections_ = 0;
+    std::size_t unasked_ = 0;   // endpoints that are
+    std::size_t refusals_ = 0;  // among endings_
+    ucs::Repeats refused_;
     ucs::ReserveVector<Endpoint*> wireup_;
     ucs::ReserveVector<Ending> endings_;
     ucs::ReserveVector<Endpoint*> retired_;

@@ -12,7 +12,7 @@ namespace tagwire::proto {
 void WorkerCore::set_outstanding(Request& request, Endpoint& ep) {
     request.ep = &ep;
     request.is_outstanding = true;
-    (request.kind == RequestKind::kReceive ? ep.receiving : ep.outstanding).push_back(request);
+    ep.list_of(request).push_back(request);
 }
 
 void WorkerCore::finish(Request& request, ucs_status_t status) {
@@ -27,8 +27,8 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     request.is_outstanding = false;
     if (was_outstanding) {
         if (request.is_queued)
-            ep->queue().remove_data(request);
-        (request.kind == RequestKind::kReceive ? ep->receiving : ep->outstanding).erase(request);
+            ep->queue().remove(request);
+        ep->list_of(request).erase(request);
     }
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
@@ -77,8 +77,7 @@ void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
         return finish(request, status);
     transfer->failed_ep = request.ep;
     ++request.ep->draining;
-    (request.kind == RequestKind::kReceive ? request.ep->receiving : request.ep->outstanding)
-        .erase(request);
+    request.ep->list_of(request).erase(request);
     request.is_outstanding = false;
     request.ep = nullptr;
     transfer->ending = status;

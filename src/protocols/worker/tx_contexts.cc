@@ -31,22 +31,18 @@ class Progressing {
     const TxContexts* const before_;
 };
 
-/// A call on the worker of a context, by a thread that has the front's lock: callbacks must wait,
-/// though it may be in one of that worker's.
+/// A call on the worker of a context, by a thread that has the front's lock.
 class InContext {
   public:
     explicit InContext(const TxContext& context)
-        : entry_(*context.worker), work_(*context.worker), worker_(*context.worker) {
-        worker_.set_deferring(true);
-    }
+        : entry_(*context.worker), work_(*context.worker), walk_(*context.worker) {}
     InContext(const InContext&) = delete;
     InContext& operator=(const InContext&) = delete;
-    ~InContext() { worker_.set_deferring(false); }
 
   private:
     const Entry entry_;
     const LeavesWork work_;
-    Worker& worker_;
+    const Walk walk_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ucs/log/log.hpp"
+#include "ucs/log/repeats.hpp"
 
 namespace tagwire::proto {
 
@@ -15,8 +15,9 @@ bool WakeEvent::make() {
     if (!fd_)
         fd_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (!fd_)
-        TW_LOG_ERROR("wait: cannot create an event descriptor for this thread: %s",
-                     std::strerror(errno));
+        TW_LOG_REPEATED(ucs::LogLevel::kError, refusals_.due("descriptor"),
+                        "wait: cannot create an event descriptor for this thread: %s",
+                        std::strerror(errno));
     return static_cast<bool>(fd_);
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "ucs/log/repeats.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
@@ -32,6 +33,7 @@ class WakeEvent {
 
   private:
     ucs::UniqueFd fd_;
+    ucs::Repeats refusals_;
 };
 
 template <class Event>

@@ -48,8 +48,9 @@ ucs_status_t Wakeup::open(std::span<const Rail* const> rails) {
         int fd = -1;
         const ucs_status_t status = uct_iface_event_fd_get(rail->iface(), &fd);
         if (status != UCS_OK) {
-            TW_LOG_ERROR("wake-up: %s on %s has no event descriptor: %s", rail->transport(),
-                         rail->device(), ucs_status_string(status));
+            TW_LOG_REPEATED(ucs::LogLevel::kError, refusals_.due(rail->transport()),
+                            "wake-up: %s on %s has no event descriptor: %s", rail->transport(),
+                            rail->device(), ucs_status_string(status));
             return status;
         }
         fds.push_back(fd);
@@ -61,8 +62,10 @@ ucs_status_t Wakeup::open(std::span<const Rail* const> rails) {
         is_complete = is_complete && add(fd);
     if (is_complete)
         return UCS_OK;
-    TW_LOG_ERROR("wake-up: cannot create the worker's descriptor: %s", std::strerror(errno));
+    TW_LOG_REPEATED(ucs::LogLevel::kError, refusals_.due("descriptor"),
+                    "wake-up: cannot create the worker's descriptor: %s", std::strerror(errno));
     epoll_.reset();
+    timer_.reset();
     return UCS_ERR_IO_ERROR;
 }
 

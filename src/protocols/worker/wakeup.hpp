@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "protocols/request/rail.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
@@ -42,6 +43,7 @@ class Wakeup {
     ucs::UniqueFd epoll_;
     ucs::UniqueFd timer_;
     ucs::UniqueFd event_;
+    ucs::Repeats refusals_;  // of open(): a program may call it again and again
 };
 
 }  // namespace tagwire::proto

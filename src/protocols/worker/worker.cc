@@ -70,7 +70,8 @@ ucs_status_t Worker::open() {
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
     if (status != UCS_OK)
         return status;
-    open_rails();
+    if ((status = open_rails()) != UCS_OK)
+        return status;
     context_.set_atomics_by_device(are_atomics_by_device());
     if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
         (status = open_device_tags()) != UCS_OK)
@@ -113,8 +114,9 @@ ucs_status_t Worker::open_tx_contexts() {
     return tx_contexts_->open(context_, count);
 }
 
-// A rail that cannot be opened is left out, with the reason in the log.
-void Worker::open_rails() {
+// A rail that cannot be opened is left out, with the reason in the log, unless the reason is an
+// option that has no such value: then the program does not get what it has asked for.
+ucs_status_t Worker::open_rails() {
     const auto matches = [](const auto& rail) { return rail->matches_tags(); };
     constexpr TagCallbacks callbacks{
         [](void* arg, void* data, size_t length, unsigned flags, uct_tag_t tag, uint64_t imm,
@@ -137,6 +139,8 @@ void Worker::open_rails() {
         const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
         const ucs_status_t status =
             rail->open(uct_, failed, this, may_match ? &callbacks : nullptr);
+        if (rail->has_bad_option())
+            return status;
         if (status != UCS_OK) {
             TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
                         ucs_status_string(status));
@@ -145,6 +149,7 @@ void Worker::open_rails() {
         set_message_handlers(*rail, *this);
         rails_.push_back(std::move(rail));
     }
+    return UCS_OK;
 }
 
 /// One device alone reaches memory of the context, whatever rail leads to it, and has what others
@@ -220,10 +225,8 @@ Worker::~Worker() {
     }
     if (device_tags_ != nullptr)
         device_tags_->close();
-    endpoints_.for_each([](Endpoint& ep) {
-        ep.closing().say_reset(true);
-        ep.fail(UCS_ERR_CANCELED);
-    });
+    say_farewell();
+    endpoints_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
     while (Request* request = draining_.front())
         drained(*request, UCS_ERR_CANCELED);
     matches_.clear();
@@ -232,6 +235,30 @@ Worker::~Worker() {
     rails_.clear();
     uct_worker_destroy(uct_);
     ucs_async_context_destroy(async_);
+}
+
+/// A lane that is full has room again when the peer takes what is in it; for a peer that takes
+/// nothing nobody waits long. Messages that come meanwhile are dropped.
+void Worker::say_farewell() {
+    constexpr std::uint64_t kFarewellNs = 100'000'000;
+    ucs::ReserveVector<Endpoint*> left;
+    endpoints_.for_each([&](Endpoint& ep) {
+        if (!ep.closing().say_reset(true))
+            left.push_back(&ep);
+    });
+    if (left.empty())
+        return;
+    for (const auto& rail : rails_)
+        drop_messages(*rail);
+    const std::uint64_t deadline = ucs::clock_now_ns() + kFarewellNs;
+    do {
+        for (const auto& rail : rails_)
+            uct_iface_progress(rail->iface());
+        std::erase_if(left, [](Endpoint* ep) {
+            ep->stop_sending();  // what waits is lost, and must not take the room
+            return ep->closing().say_reset(true);
+        });
+    } while (!left.empty() && ucs::clock_now_ns() < deadline);
 }
 
 unsigned Worker::refuse_progress() {
@@ -288,6 +315,12 @@ unsigned Worker::progress_all() {
     return count + advance();
 }
 
+[[gnu::noinline]] unsigned Worker::tell_and_end_progress() {
+    const unsigned count = requests_.tell_ends();
+    attention_.end_progress();
+    return count;
+}
+
 std::uint64_t Worker::look_at_clock_next() {
     calls_left_ = 1;
     next_kernel_look_ns_ = 0;
@@ -339,13 +372,14 @@ void Worker::look_at_peers() {
     if (now < next_look_ns_)
         return;
     next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
+    const Walk walk(*this);
     endpoints_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
 unsigned Worker::run_slow_work() {
     attention_.take_slow_work();
     unsigned count = own_peers_.fail_lanes();
-    count += requests_.run_deferred();
+    count += requests_.tell_ends();
     const unsigned told = own_peers_.run_notices();
     attention_.count_events(told);
     count += told;
@@ -363,7 +397,10 @@ void WorkerCore::open() {
 }
 
 void WorkerCore::carry_out_and_settle(const DelegatedCall& call) {
-    carry_out(*this, call);
+    {
+        const Walk walk(*this);
+        carry_out(*this, call);
+    }
     if (attention_.is_watched()) [[unlikely]]
         worker_of(*this).waiting().settle_delegated();
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A worker as a whole: its parts, their progress, and how calls of the API enter it.
 //
-// 1. Callbacks of the program run inside progress only; completions seen elsewhere wait for it.
+// 1. Callbacks of the program run inside progress only, and never inside one another; completions
+//    seen elsewhere wait for it. Ends of operations are told before the next message of a peer is
+//    taken, and when the transports have been progressed; what a message calls itself (a posted
+//    receive, a handler, rma_event), as the last step of taking it.
 // 2. Every message of a peer is checked before anything of it is used; one that cannot be is
 //    dropped and counted (kGarbage).
 #pragma once
@@ -68,7 +71,10 @@ class alignas(128) Worker : public WorkerCore {
     /// The descriptor is armed, or a thread sleeps.
     void set_watched(bool is_watched) { attention_.set_watched(is_watched); }
     /// There is something to progress, or to poll.
-    bool has_work() const { return attention_.has_slow_work() || requests_.has_completions(); }
+    bool has_work() const {
+        return attention_.has_slow_work() || attention_.has_deferred() ||
+               requests_.has_completions();
+    }
     /// Makes the next call of progress look at the clock. Returns the time of the next look in
     /// nanoseconds; UINT64_MAX: there is no endpoint.
     std::uint64_t look_at_clock_next();
@@ -79,7 +85,8 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open_tx_contexts();
     ucs_status_t open();
     ucs_status_t open_device_tags();
-    void open_rails();
+    ucs_status_t open_rails();
+    void say_farewell();
     bool are_atomics_by_device() const;
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
@@ -88,9 +95,12 @@ class alignas(128) Worker : public WorkerCore {
         unsigned count = uct_worker_progress(uct_);
         if (--calls_left_ == 0) [[unlikely]]
             count += look_around();
+        if (attention_.has_deferred()) [[unlikely]]
+            return count + tell_and_end_progress();
         attention_.end_progress();
         return count;
     }
+    unsigned tell_and_end_progress();
     unsigned progress_slowly();
     unsigned progress_attentively();
     unsigned progress_behind_another();

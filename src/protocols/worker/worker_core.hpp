@@ -30,6 +30,7 @@
 #include "protocols/worker/delegated_call.hpp"
 #include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_counters.hpp"
+#include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -90,7 +91,10 @@ class WorkerCore : public tw_worker {
     void ask_slow_work() { attention_.ask_slow_work(); }
     /// A thread sleeps on this worker.
     bool is_watched() const { return attention_.is_watched(); }
-    void set_deferring(bool is_deferring) { attention_.set_deferring(is_deferring); }
+    /// Ends of operations wait to be told.
+    bool has_deferred() const { return attention_.has_deferred(); }
+    /// For Walk and InCallback.
+    Attention& attention() { return attention_; }
     /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
     /// The number of events that the program may have seen: it grows when an operation ends, a
@@ -187,10 +191,47 @@ inline WorkerCore& core_of(tw_worker_h handle) {
     return *static_cast<WorkerCore*>(handle);
 }
 
-/// A callback of the program runs: other threads may enter meanwhile, as the callback itself may.
+/// The library walks a list of the worker, or carries out a call of another thread on it: nothing
+/// of the program runs meanwhile, which debug builds assert.
+class Walk {
+  public:
+    explicit Walk(WorkerCore& worker) : worker_(worker) {
+        if constexpr (ucs::kDebugChecks)
+            worker.attention().begin_walk();
+    }
+    Walk(const Walk&) = delete;
+    Walk& operator=(const Walk&) = delete;
+    ~Walk() {
+        if constexpr (ucs::kDebugChecks)
+            worker_.attention().end_walk();
+    }
+
+  private:
+    WorkerCore& worker_;
+};
+
+/// A callback of the program runs: outside of each Walk, and not inside another callback.
+class InCallback {
+  public:
+    explicit InCallback(WorkerCore& worker) : worker_(worker) {
+        if constexpr (ucs::kDebugChecks)
+            worker.attention().begin_callback();
+    }
+    InCallback(const InCallback&) = delete;
+    InCallback& operator=(const InCallback&) = delete;
+    ~InCallback() {
+        if constexpr (ucs::kDebugChecks)
+            worker_.attention().end_callback();
+    }
+
+  private:
+    WorkerCore& worker_;
+};
+
+/// As InCallback: other threads may enter meanwhile, as the callback itself may.
 class Unlocked {
   public:
-    explicit Unlocked(WorkerCore& worker) : worker_(worker) {
+    explicit Unlocked(WorkerCore& worker) : worker_(worker), callback_(worker) {
         if (worker.is_multi)
             worker.leave();
     }
@@ -205,6 +246,7 @@ class Unlocked {
 
   private:
     WorkerCore& worker_;
+    const InCallback callback_;
 };
 
 }  // namespace tagwire::proto

@@ -297,16 +297,40 @@ ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
 
 using Handler = ucs_status_t (*)(WorkerCore&, const Came&);
 
+Came came_of(void* data, size_t length) {
+    const auto* bytes = static_cast<const std::byte*>(data);
+    return {bytes, bytes, length};
+}
+
+Came came_of(const void* head, void* data, size_t length) {
+    return {static_cast<const std::byte*>(head), static_cast<const std::byte*>(data), length};
+}
+
+/// Apart, with the same arguments, so that other messages save no registers for it.
+template <Handler kHandler, class... Where>
+[[gnu::noinline, gnu::cold]] ucs_status_t tell_and_take(WorkerCore* worker, Where... where) {
+    worker->requests().tell_ends();
+    return kHandler(*worker, came_of(where...));
+}
+
+/// A transport gives the message in progress, where nothing else of the library is under way. Ends
+/// that are older than it are told before it calls anything of the program.
+template <Handler kHandler, class... Where>
+[[gnu::always_inline]] inline ucs_status_t take(void* arg, Where... where) {
+    auto* const worker = static_cast<WorkerCore*>(arg);
+    if (worker->has_deferred()) [[unlikely]]
+        return tell_and_take<kHandler>(worker, where...);
+    return kHandler(*worker, came_of(where...));
+}
+
 template <Handler kHandler>
 ucs_status_t handle(void* arg, void* data, size_t length, unsigned) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    return kHandler(*static_cast<WorkerCore*>(arg), {bytes, bytes, length});
+    return take<kHandler>(arg, data, length);
 }
 
 template <Handler kHandler>
 ucs_status_t handle_with_head(void* arg, const void* head, void* data, size_t length, unsigned) {
-    return kHandler(*static_cast<WorkerCore*>(arg), {static_cast<const std::byte*>(head),
-                                                     static_cast<const std::byte*>(data), length});
+    return take<kHandler>(arg, head, data, length);
 }
 
 }  // namespace
@@ -337,6 +361,14 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
     set(AmId::kData, handle<on_data>);
     set(AmId::kControl, handle<on_control>);
     set(AmId::kWireup, handle<on_wireup>);
+}
+
+void drop_messages(const Rail& rail) {
+    const auto drop = [](void*, void*, std::size_t, unsigned) { return UCS_OK; };
+    for (std::uint8_t number = 0; number <= static_cast<std::uint8_t>(kAmIdLast); ++number) {
+        tagwire_uct_iface_set_am_head_handler(rail.iface(), number, nullptr, nullptr);
+        uct_iface_set_am_handler(rail.iface(), number, drop, nullptr, 0);
+    }
 }
 
 }  // namespace tagwire::proto

@@ -10,5 +10,7 @@ class WorkerCore;
 
 /// Messages that come over `rail` go to `worker` from now on.
 void set_message_handlers(const Rail& rail, WorkerCore& worker);
+/// ... and from now on to nobody.
+void drop_messages(const Rail& rail);
 
 }  // namespace tagwire::proto

@@ -33,6 +33,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -42,16 +43,35 @@
 #include <utility>
 
 #include "ucs/memory/zeroed_memory.hpp"
+#include "ucs/sys/process.hpp"
 
 namespace tagwire::ucs::detail {
 
 inline constexpr std::size_t kCacheLineBytes = 64;
 
+/** Random in each process, and secret: tags are the choice of peers, who could else choose many
+ * with one home. The multiplier is part of it, for tags can be found that collide under a known one
+ * whatever is added to them. */
+struct TagHashKey {
+    std::uint64_t mask = 0x243f6a8885a308d3U;
+    std::uint64_t factor = 0x9e3779b97f4a7c15U;
+};
+inline TagHashKey tag_hash_key;
+
+/** Before the first hash that is kept; every index calls it. */
+inline void draw_tag_hash_key() {
+    static const bool is_drawn = [] {
+        tag_hash_key = {random_u64(), random_u64() | 1};
+        return true;
+    }();
+    static_cast<void>(is_drawn);
+}
+
 /** One multiplication; every bit of the result depends on every bit of the tag, so that structured
  * tags spread. */
 inline std::uint64_t tag_hash(std::uint64_t tag) {
     __extension__ using Wide = unsigned __int128;
-    const Wide product = static_cast<Wide>(tag) * 0x9e3779b97f4a7c15U;
+    const Wide product = static_cast<Wide>(tag ^ tag_hash_key.mask) * tag_hash_key.factor;
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
@@ -225,6 +245,17 @@ class TagTable {
         }
     }
 
+    std::size_t longest_search() const {
+        std::size_t longest = 0;
+        for (std::size_t index = 0; index < bucket_count(); ++index)
+            for (unsigned slot = 0; slot < Bucket::kSlots; ++slot)
+                if (bucket(index).occupied(slot)) {
+                    const auto home = Keys::hash(Keys::key(*bucket(index).node[slot]));
+                    longest = std::max(longest, ((index - home) & mask_) + 1);
+                }
+        return longest;
+    }
+
     void remove(Place place, std::uint64_t hash) {
         place.bucket->clear(place.slot);
         for (std::size_t index = hash & mask_; &buckets_[index] != place.bucket;
@@ -258,6 +289,7 @@ class TagIndex {
 
     /** Throws std::bad_alloc. */
     TagIndex() {
+        draw_tag_hash_key();
         if (!try_grow_to(kBucketsMin))
             throw std::bad_alloc();
     }
@@ -343,6 +375,10 @@ class TagIndex {
     }
 
     bool empty() const { return keys_ == 0; }
+    /** The buckets that the longest search for a key inside looks at; visits them all. */
+    std::size_t longest_search() const {
+        return std::max(table_.longest_search(), old_.longest_search());
+    }
     std::size_t key_count() const { return keys_; }
     void prefetch(Key key) const {
         const auto& home = table_.bucket(Keys::hash(key));

@@ -11,6 +11,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -88,10 +89,15 @@ spdlog::logger* open_logger() {
     return logger;
 }
 
-// Never destroyed: other objects' destructors may still log at exit.
-spdlog::logger& logger() {
-    static spdlog::logger* const instance = open_logger();
-    return *instance;
+// Never destroyed: other objects' destructors may still log at exit. Null: there is no memory for
+// it now; a later line tries again.
+spdlog::logger* logger() {
+    try {
+        static spdlog::logger* const instance = open_logger();
+        return instance;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
 }
 
 }  // namespace
@@ -117,8 +123,8 @@ void log_set_level(LogLevel level) {
 }
 
 void log_write(LogLevel level, const char* file, int line, const char* format, ...) {
-    spdlog::logger& out = logger();
-    if (!log_enabled(level))
+    spdlog::logger* const out = logger();
+    if (out == nullptr || !log_enabled(level))
         return;  // it was this call that learnt the level
     char text[kMessageBytesMax];
     va_list args;
@@ -128,7 +134,7 @@ void log_write(LogLevel level, const char* file, int line, const char* format, .
     if (length < 0)
         return;
     const std::size_t used = std::min(static_cast<std::size_t>(length), sizeof(text) - 1);
-    write_line(out, level, {file, line, ""}, {text, used});
+    write_line(*out, level, {file, line, ""}, {text, used});
 }
 
 }  // namespace tagwire::ucs

@@ -24,13 +24,15 @@
 // 4. Owners open the lock only for a while after a thread had to wait: who is alone pays for
 //    nothing but taking the lock.
 //
-// Its owner must not take it again.
+// Its owner must not take it again. A job runs while its owner leaves: it must not leave, too.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::ucs {
 
@@ -146,8 +148,10 @@ class DelegationLock {
 
     template <class CarryOut>
     [[gnu::noinline]] void close(const CarryOut& carry_out) {
+        TW_CHECK(!is_closing_);
         std::uint64_t word = word_.load(std::memory_order_relaxed);
         do {
+            is_closing_ = true;
             const std::uint64_t count = word >> kCountShift;
             if (done_ != count)
                 rounds_ = kRounds;
@@ -156,9 +160,10 @@ class DelegationLock {
                 // SYNC delegation_job: pairs with the release in delegate().
                 for (unsigned spins = 0; cell.turn.load(std::memory_order_acquire) != done_ + 1;)
                     Env::pause(spins++);
-                carry_out(cell.job);
                 ++done_;
+                carry_out(cell.job);  // nobody else gets the cell before the lock is opened again
             }
+            is_closing_ = false;
             // SYNC delegation_lock: pairs with the acquire in try_take().
         } while (!word_.compare_exchange_strong(word, word & ~kState, Env::kLeave,
                                                 std::memory_order_relaxed));
@@ -249,7 +254,8 @@ class DelegationLock {
     typename Env::template Atom<std::uint32_t> hungry_{0};  // threads
     // With the lock.
     std::uint32_t rounds_ = 0;  // owners that open it from now on
-    std::uint64_t done_ = 0;    // jobs
+    std::uint64_t done_ = 0;    // jobs, with the one that is carried out
+    bool is_closing_ = false;   // jobs are carried out
 };
 
 }  // namespace tagwire::ucs

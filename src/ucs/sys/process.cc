@@ -133,6 +133,16 @@ std::uint64_t random_u64() {
     return value;
 }
 
+namespace {
+
+/// Two that do not know where they are must not take each other for neighbours.
+std::uint64_t unknown_place() {
+    static const std::uint64_t number = random_u64() | 1;
+    return number;
+}
+
+}  // namespace
+
 std::uint64_t boot_id() {
     // Kept once it is known: a process without descriptors left must not take every peer for one of
     // another machine. Every thread would store the same.
@@ -143,7 +153,7 @@ std::uint64_t boot_id() {
     const UniqueFd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[64] = {};
     if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0)
-        return 0;
+        return unknown_place();
     hash = 1469598103934665603ULL;  // FNV-1a
     for (const char* c = text; *c != '\0' && *c != '\n'; ++c)
         hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211ULL;
@@ -154,7 +164,7 @@ std::uint64_t boot_id() {
 std::uint64_t network_namespace() {
     struct stat info {};
     return ::stat("/proc/thread-self/ns/net", &info) == 0 ? static_cast<std::uint64_t>(info.st_ino)
-                                                          : 0;
+                                                          : unknown_place();
 }
 
 }  // namespace tagwire::ucs

@@ -81,11 +81,11 @@ void allow_any_ptracer();
 std::uint64_t random_u64();
 
 /// A number that is the same for all processes of this boot of this machine, whatever container
-/// they are in.
+/// they are in. Where it cannot be found out it is a random one of this process, equal to nobody's.
 std::uint64_t boot_id();
 
-/// Inode of the calling thread's network namespace: abstract sockets are seen only within one. 0
-/// when it cannot be found out.
+/// Inode of the calling thread's network namespace: abstract sockets are seen only within one.
+/// Where it cannot be found out it is a random number, as boot_id().
 std::uint64_t network_namespace();
 
 }  // namespace tagwire::ucs

@@ -203,11 +203,13 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
     take_fds(header, &message);
     if (got == 0 && message.fd_count == 0)
         return UCS_ERR_CONNECTION_RESET;
-    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-        // MSG_CTRUNC also says that we ran out of descriptors while they were handed over.
-        TW_LOG_ERROR("message from a local peer was truncated (%s)",
-                     (header.msg_flags & MSG_CTRUNC) != 0 ? "descriptors; is `ulimit -n` exhausted?"
-                                                          : "bytes");
+    // It also says that we ran out of descriptors while they were handed over.
+    const bool is_cut = (header.msg_flags & MSG_CTRUNC) != 0;
+    if (is_cut && message.fd_count < kFdsPerMessageMax)
+        return fd_error("recvmsg (descriptors of a local peer)", EMFILE);
+    if (is_cut || (header.msg_flags & MSG_TRUNC) != 0) {
+        TW_LOG_ERROR("a message of a local peer has more %s than any that this library sends",
+                     is_cut ? "descriptors" : "bytes");
         return UCS_ERR_INVALID_PARAM;
     }
     message.bytes = static_cast<std::size_t>(got);

@@ -51,7 +51,8 @@ ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fd
 
 /// Receives one packet of at most `buffer.size()` bytes; more descriptors than fit, or a cut
 /// packet, is UCS_ERR_INVALID_PARAM (nothing is kept). UCS_ERR_NO_PROGRESS: nothing there.
-/// UCS_ERR_CONNECTION_RESET: hung up.
+/// UCS_ERR_CONNECTION_RESET: hung up. UCS_ERR_EXCEEDS_LIMIT: this process has no descriptors left
+/// for those of the packet, which is lost; logged.
 ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p);
 
 /// The other end has closed or shut down its side, or no process will ever accept the connection.

@@ -24,6 +24,12 @@ BEGIN_C_DECLS
 enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 #define TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE UCS_BIT(63)
 
+/// Flag of uct_ep_flush(), alone: gives the network what was sent and has been gathered here, as
+/// far as it takes it, and waits for nothing: UCS_OK. Interfaces with
+/// TAGWIRE_UCT_IFACE_FLAG_GATHERS in cap.flags gather sends until the next progress or flush.
+#define TAGWIRE_UCT_FLUSH_FLAG_WRITE UCS_BIT(25)
+#define TAGWIRE_UCT_IFACE_FLAG_GATHERS UCS_BIT(61)
+
 /// In cap.flags: puts and gets move data when the peer's interface progresses, as messages do.
 #define TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS UCS_BIT(62)
 
@@ -53,6 +59,12 @@ TAGWIRE_API int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface,
                                                       const uct_device_addr_t* dev_addr,
                                                       const uct_iface_addr_t* iface_addr,
                                                       char* reason, size_t max);
+
+/// 1: the system's routes lead from the interface to the device of that address (`dev_addr`, which
+/// uct_iface_is_reachable() has accepted). 0: they lead there over another network interface, so
+/// one of that had better connect; connections from this one may still arrive. Transports that the
+/// system does not route answer 1.
+TAGWIRE_API int tagwire_uct_iface_is_on_route(uct_iface_h iface, const uct_device_addr_t* dev_addr);
 
 /// One counter of an object. The texts are constants of the library.
 typedef struct tagwire_uct_counter {

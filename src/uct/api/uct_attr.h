@@ -417,7 +417,9 @@ enum tagwire_uct_md_flag {
     UCT_MD_FLAG_INVALIDATE = UCS_BIT(8)
 };
 
-/// Flags of allocation and registration.
+/// Flags of allocation and registration. Peers have the rights that are named and no others; with
+/// no UCT_MD_MEM_ACCESS_REMOTE_* no key leads to the memory. A peer reads the data of a rendezvous:
+/// a handle given to tag_rndv_zcopy on rc and dc needs UCT_MD_MEM_ACCESS_REMOTE_GET.
 enum tagwire_uct_md_mem_flags {
     UCT_MD_MEM_FLAG_NONBLOCK = UCS_BIT(0),
     UCT_MD_MEM_FLAG_FIXED = UCS_BIT(1),

@@ -86,8 +86,9 @@ UCT_INLINE_API ucs_status_t uct_iface_fence(uct_iface_h iface, unsigned flags) {
 /// Completes when everything that an endpoint has sent is done locally.
 ///
 /// With UCT_FLUSH_FLAG_CANCEL operations that have not been carried out end with UCS_ERR_CANCELED
-/// instead; the endpoint can only be destroyed afterwards. Pending requests are not covered: purge
-/// them. TAGWIRE_UCT_FLUSH_FLAG_REMOTE also waits until the target's memory has been written.
+/// instead, and so do flushes that wait, but for the one that cancels; the endpoint can only be
+/// destroyed afterwards. Pending requests are not covered: purge them.
+/// TAGWIRE_UCT_FLUSH_FLAG_REMOTE also waits until the target's memory has been written.
 ///
 /// \retval UCS_OK  Nothing is outstanding.
 /// \retval UCS_INPROGRESS  Ask again after progress; `comp`, if given, fires.

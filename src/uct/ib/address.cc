@@ -25,9 +25,10 @@ bool is_zero(const std::uint8_t (&gid)[16]) {
 
 std::string problem_of(const PortAddress& address) {
     const std::uint16_t lid = be16toh(address.lid);
-    if ((address.flags & ~kPortIsEthernet) != 0)
-        return "unknown flags";
     const bool is_ethernet = (address.flags & kPortIsEthernet) != 0;
+    const std::uint8_t known = is_ethernet ? kPortIsEthernet | kPortIsRoceV1 : 0;
+    if ((address.flags & ~known) != 0)
+        return "unknown flags";
     if (is_ethernet ? lid != 0 : lid == 0 || lid >= kLidMulticast)
         return "LID " + std::to_string(lid) + " is not a unicast LID";
     if (is_zero(address.gid))
@@ -43,6 +44,10 @@ const char* name_of_link(bool is_ethernet) {
     return is_ethernet ? "Ethernet (RoCE)" : "InfiniBand";
 }
 
+const char* name_of_roce(bool is_v1) {
+    return is_v1 ? "RoCE v1" : "RoCE v2";
+}
+
 }  // namespace
 
 std::uint8_t checksum(std::span<const std::byte> bytes) {
@@ -56,6 +61,8 @@ PortAddress pack_port(const Port& port) {
     PortAddress address{};
     address.version = kAddressVersion;
     address.flags = port.is_ethernet ? kPortIsEthernet : 0;
+    if (port.is_roce_v1)
+        address.flags |= kPortIsRoceV1;
     address.lid = port.is_ethernet ? 0 : htobe16(port.attr.lid);
     std::memcpy(address.gid, port.gid.raw, sizeof address.gid);
     address.pkey = htobe16(port.pkey & kPkeyMask);
@@ -101,6 +108,12 @@ bool is_reachable(const Port& own, const PortAddress& peer, std::string* reason_
     if (own.is_ethernet && is_ipv4(own.gid.raw) != is_ipv4(peer.gid)) {
         return refuse(is_ipv4(peer.gid) ? "the peer's GID is an IPv4 address, ours is not"
                                         : "our GID is an IPv4 address, the peer's is not");
+    }
+    const bool is_peer_v1 = (peer.flags & kPortIsRoceV1) != 0;
+    if (own.is_roce_v1 != is_peer_v1) {
+        return refuse(std::string("the peer's port has ") + name_of_roce(is_peer_v1) +
+                      ", ours has " + name_of_roce(own.is_roce_v1) +
+                      ": set TAGWIRE_IB_GID_INDEX to entries of one version on both sides");
     }
     if ((own.pkey & kPkeyMask) != be16toh(peer.pkey))
         return refuse("the peer's port is in another partition");

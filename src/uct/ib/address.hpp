@@ -20,7 +20,7 @@ inline constexpr std::uint8_t kAddressVersion = 1;
 /// The device address: where a port is. Integers are big endian.
 struct [[gnu::packed]] PortAddress {
     std::uint8_t version;  // kAddressVersion
-    std::uint8_t flags;    // kPortIsEthernet
+    std::uint8_t flags;    // kPortIsEthernet, kPortIsRoceV1
     std::uint16_t lid;     // 0 on Ethernet
     std::uint8_t gid[16];  // of the chosen entry
     std::uint16_t pkey;    // without the membership bit
@@ -30,14 +30,16 @@ struct [[gnu::packed]] PortAddress {
 static_assert(sizeof(PortAddress) == 24);
 
 inline constexpr std::uint8_t kPortIsEthernet = 1;
+inline constexpr std::uint8_t kPortIsRoceV1 = 2;  // with the other; else v2
 
 PortAddress pack_port(const Port& port);
 
 /// nullopt when the bytes are no address of this version; `*reason_p` says what is wrong.
 std::optional<PortAddress> parse_port(std::span<const std::byte> bytes, std::string* reason_p);
 
-/// Whether packets of `own` can get to `peer`: the same link layer, the same subnet (the prefix of
-/// the GID on InfiniBand), the same partition. When not, `*reason_p` gets one sentence.
+/// Whether packets of `own` can get to `peer`: the same link layer and version of RoCE, the same
+/// subnet (the prefix of the GID on InfiniBand), the same partition. When not, `*reason_p` gets one
+/// sentence.
 bool is_reachable(const Port& own, const PortAddress& peer, std::string* reason_p);
 
 /// The path to `peer`: LID or GID, hop limit 64, traffic class and service level as given.

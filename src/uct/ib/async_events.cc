@@ -30,7 +30,8 @@ ucs::ReserveVector<AsyncEvent> AsyncEvents::collect(Mailbox& mailbox) {
 }
 
 void AsyncEvents::deliver(const ibv_async_event& event) {
-    void* to = nullptr;
+    void* to = nullptr;  // without a mailbox: an object that nobody wants to hear of
+    bool is_for_all = false;
     AsyncEvent copy{event.event_type, 0, 0};
     switch (event.event_type) {
         case IBV_EVENT_QP_FATAL:
@@ -53,10 +54,11 @@ void AsyncEvents::deliver(const ibv_async_event& event) {
             break;
         default:
             copy.port = event.element.port_num;
+            is_for_all = true;
             break;
     }
     for (Mailbox* mailbox : mailboxes_)
-        if (to == nullptr || to == mailbox)
+        if (is_for_all || to == mailbox)
             mailbox->events.push_back(copy);
 }
 

@@ -42,6 +42,13 @@ int gid_count(const Port& port) {
     return std::min(port.attr.gid_tbl_len, kGidsMax);
 }
 
+bool is_roce_v1(const VerbsTable& verbs, ibv_context* context, const Port& port) {
+    ibv_gid_entry entry{};
+    const int error = verbs.query_gid_ex(
+        context, port.number, static_cast<std::uint32_t>(port.gid_index), &entry, 0, sizeof entry);
+    return error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V1;
+}
+
 int choose_gid(const VerbsTable& verbs, ibv_context* context, const Port& port) {
     int best = 0;
     int best_rank = 0;
@@ -113,6 +120,7 @@ ucs_status_t Device::port(std::uint8_t number, int gid_index, Port* port_p,
                       "has an empty GID " + std::to_string(port.gid_index) +
                           (port.is_ethernet ? " (give its network interface an address)" : ""));
     }
+    port.is_roce_v1 = port.is_ethernet && is_roce_v1(verbs(), context_, port);
     choose_pkey(verbs(), context_, &port);
     *port_p = port;
     return UCS_OK;

@@ -43,6 +43,7 @@ struct Port {
     std::uint8_t number = 1;
     ibv_port_attr attr{};
     bool is_ethernet = false;  // RoCE: addressed by GID alone
+    bool is_roce_v1 = false;   // of the chosen GID: frames of Ethernet, no IP
     int gid_index = 0;
     ibv_gid gid{};
     std::uint16_t pkey_index = 0;

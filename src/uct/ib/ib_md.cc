@@ -21,8 +21,6 @@ namespace tagwire::ib {
 
 namespace {
 
-constexpr unsigned kRemoteAccess =
-    UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned kWriteAccess =
     UCT_MD_MEM_ACCESS_LOCAL_WRITE | UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
@@ -31,15 +29,15 @@ constexpr double kRegisterSeconds = 10e-6;
 constexpr double kRegisterSecondsPerByte = 0.06e-9;
 
 int verbs_access_of(unsigned flags, bool has_atomics) {
-    if ((flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0)
-        return IBV_ACCESS_REMOTE_READ;  // so that read-only memory can be sent
-    const unsigned remote = (flags & kRemoteAccess) != 0 ? flags : kRemoteAccess;
-    int access = IBV_ACCESS_LOCAL_WRITE;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0)
+    // Without the right to write, read-only memory can be sent.
+    const bool is_source =
+        (flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0;
+    int access = is_source ? 0 : IBV_ACCESS_LOCAL_WRITE;
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0)
         access |= IBV_ACCESS_REMOTE_WRITE;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0)
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0)
         access |= IBV_ACCESS_REMOTE_READ;
-    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0 && has_atomics)
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0 && has_atomics)
         access |= IBV_ACCESS_REMOTE_ATOMIC;
     return access;
 }
@@ -66,11 +64,15 @@ ucs_status_t status_of_registration(int error) {
     }
 }
 
-ucs_status_t prepare_for_fork(const ListedDevice& device) {
-    const int error = device.library->verbs.fork_init();
+ucs_status_t prepare_for_fork(const Device& device, ForkSupport wanted) {
+    const int error = wanted == ForkSupport::kNo ? 0 : device.verbs().fork_init();
     if (error == 0)
         return UCS_OK;
-    TW_LOG_ERROR("%s: TAGWIRE_IB_FORK=y, but ibv_fork_init failed: %s%s", device.name.c_str(),
+    if (wanted == ForkSupport::kTry) {
+        TW_LOG_DEBUG("%s: ibv_fork_init failed: %s", device.name().c_str(), std::strerror(error));
+        return UCS_OK;
+    }
+    TW_LOG_ERROR("%s: TAGWIRE_IB_FORK=y, but ibv_fork_init failed: %s%s", device.name().c_str(),
                  std::strerror(error),
                  error == EINVAL ? " (too late: this process has registered memory already)" : "");
     return UCS_ERR_UNSUPPORTED;
@@ -90,19 +92,16 @@ std::uint8_t port_number_of(std::string_view dev_name) {
 
 ucs_status_t IbMd::open(const uct::Component& family, const char* name, const IbMdOptions& options,
                         uct::Md** md_p) {
-    if (options.fork) {
-        std::string others;
-        const auto listed = find_device(name, &others);
-        if (listed) {
-            if (const ucs_status_t status = prepare_for_fork(*listed); status != UCS_OK)
-                return status;
-        }
-    }
     Path path;
     if (const ucs_status_t status = read_path(options, &path); status != UCS_OK)
         return status;
     std::unique_ptr<Device> device;
     if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK)
+        return status;
+    // Nothing is registered for it yet.
+    if (const ucs_status_t status =
+            prepare_for_fork(*device, static_cast<ForkSupport>(options.fork));
+        status != UCS_OK)
         return status;
     if (!ucs::make_nonblocking(device->context()->async_fd))
         return ucs::fd_error("fcntl of a device's events", errno);
@@ -110,7 +109,8 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
     OwnedPd pd = owned(device->verbs().alloc_pd(device->context()), device->verbs().dealloc_pd);
     if (!pd)
         return call_failed(*device, "ibv_alloc_pd", errno);
-    *md_p = new IbMd(family, std::move(device), std::move(pd), path);
+    *md_p = new IbMd(family, std::move(device), std::move(pd), path,
+                     static_cast<RelaxedOrdering>(options.relaxed_ordering));
     return UCS_OK;
 }
 
@@ -132,12 +132,13 @@ ucs_status_t IbMd::read_path(const IbMdOptions& options, Path* path_p) {
 }
 
 IbMd::IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd,
-           const Path& path)
+           const Path& path, RelaxedOrdering ordering)
     : Md(family),
       device_(std::move(device)),
       pd_(std::move(pd)),
       async_(device_->verbs(), device_->context()),
-      path_(path) {}
+      path_(path),
+      ordering_(ordering) {}
 
 IbMd::~IbMd() {
     const std::lock_guard lock(mutex_);
@@ -209,11 +210,23 @@ ucs_status_t IbMd::track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h
     return UCS_OK;
 }
 
+// A completion is never written before the data that it tells of, whatever the order of the data.
+// So only programs that watch memory could see a difference.
+ibv_mr* IbMd::reg_mr(void* address, std::size_t bytes, int access) const {
+    const bool is_watched = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+    const bool is_relaxed =
+        ordering_ == RelaxedOrdering::kYes || (ordering_ == RelaxedOrdering::kAuto && !is_watched);
+    if (!is_relaxed || verbs().reg_mr_iova2 == nullptr)
+        return verbs().reg_mr(pd(), address, bytes, access);
+    return verbs().reg_mr_iova2(pd(), address, bytes, reinterpret_cast<std::uintptr_t>(address),
+                                static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING);
+}
+
 ibv_mr* IbMd::register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p) {
     const bool has_atomics = device_->attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE;
     const int access = verbs_access_of(flags, has_atomics);
     errno = 0;
-    ibv_mr* mr = verbs().reg_mr(pd(), address, bytes, access);
+    ibv_mr* mr = reg_mr(address, bytes, access);
     if (mr != nullptr)
         return mr;
     *error_p = errno;

@@ -19,6 +19,7 @@
 namespace tagwire::ib {
 
 struct IbMdOptions;
+enum class RelaxedOrdering : int;
 
 /// The object that uct_mem_h points to.
 struct Registration : ucs::FromReserve {
@@ -69,6 +70,8 @@ class IbMd : public uct::Md {
     [[nodiscard]] std::uint8_t traffic_class() const { return path_.traffic_class; }
     [[nodiscard]] std::uint8_t service_level() const { return path_.service_level; }
     [[nodiscard]] ibv_mtu mtu_max() const { return path_.mtu_max; }
+    /// For IBV_ACCESS_x; null: errno says why.
+    [[nodiscard]] ibv_mr* reg_mr(void* address, std::size_t bytes, int access) const;
 
   private:
     struct Path {
@@ -79,8 +82,8 @@ class IbMd : public uct::Md {
     };
     static ucs_status_t read_path(const IbMdOptions& options, Path* path_p);
 
-    IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd,
-         const Path& path);
+    IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd, const Path& path,
+         RelaxedOrdering ordering);
     /// Null with an errno value; logged.
     ibv_mr* register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p);
     ucs_status_t track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p);
@@ -90,6 +93,7 @@ class IbMd : public uct::Md {
     OwnedPd pd_;  // goes before the device
     AsyncEvents async_;
     Path path_;
+    RelaxedOrdering ordering_;
     std::mutex mutex_;
     ucs::ReserveHashSet<Registration*> registrations_;
 };

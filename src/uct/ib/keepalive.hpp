@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "uct/ib/ep_table.hpp"
-
 namespace tagwire::ib {
 
 class Keepalive {
@@ -20,17 +18,17 @@ class Keepalive {
 
     /// Calls `probe(ep)` for each endpoint that is due. One for which it returns false, for lack of
     /// room, is the first of the next look, since others would have taken the room again by the
-    /// next round.
-    template <class Probe>
-    void look(std::uint64_t now, const EpTable& eps, Probe&& probe) {
+    /// next round. Many take several looks, so that their probes leave room for others.
+    template <class Endpoints, class Probe>
+    void look(std::uint64_t now, const Endpoints& eps, Probe&& probe) {
         if (interval_ns_ > 0 && now >= next_) {
             next_ = now + interval_ns_;
             left_ = std::min(eps.size(), kProbedMax);
         }
-        for (; left_ > 0; --left_) {
+        for (std::size_t more = kProbedAtOnce; left_ > 0 && more > 0; --left_, --more) {
             if (next_probed_ >= eps.size())
                 next_probed_ = 0;
-            MessageEp* ep = eps[next_probed_];
+            auto* const ep = eps[next_probed_];
             if (ep != nullptr && !probe(*ep))
                 return;
             ++next_probed_;
@@ -45,7 +43,8 @@ class Keepalive {
     }
 
   private:
-    static constexpr std::size_t kProbedMax = 4096;  // endpoints looked at in one interval
+    static constexpr std::size_t kProbedMax = 4096;   // endpoints looked at in one interval
+    static constexpr std::size_t kProbedAtOnce = 64;  // in one look
 
     std::uint64_t interval_ns_ = 0;
     std::uint64_t next_ = 0;       // ns

@@ -101,6 +101,7 @@ unsigned MessageIface::progress() {
 
 void MessageIface::end_sends(const Completion* completions, unsigned count) {
     in_progress = true;
+    is_unresponsive_ = false;
     sends_ = completions;
     sends_left_ = count;
     if (op_ends.has_late()) [[unlikely]]
@@ -163,6 +164,8 @@ void MessageIface::owned_completed(SendQueue& owned, const Completion& completio
 unsigned MessageIface::work() {
     unsigned moved = 0;
     in_progress = true;
+    if (has_lost_device()) [[unlikely]]
+        end_all();
     if (op_ends.has_late())
         op_ends.finish_late(nullptr);
     if (flow->owes())
@@ -184,100 +187,6 @@ unsigned MessageIface::work() {
                op_ends.has_late();
     in_progress = false;
     return moved;
-}
-
-// ---- The ends of endpoints
-
-void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
-    if (ep.failure != UCS_OK)
-        return;
-    // Nobody else will ask about one that the user does not have, or has destroyed.
-    if (ep.is_destroyed || status == UCS_ERR_CANCELED) {
-        TW_LOG_DEBUG("%s on %s: an endpoint ended (%s): %s", params().tl_name.c_str(),
-                     params().dev_name.c_str(), ucs_status_string(status), why);
-    } else {
-        TW_LOG_WARN("%s on %s: an endpoint failed (%s): %s", params().tl_name.c_str(),
-                    params().dev_name.c_str(), ucs_status_string(status), why);
-    }
-    ep.failure = status;
-    ep.state = MessageEp::State::kFailing;
-    source->stop(ep);
-    failing_.push_back({&ep, receives_seen_});
-    has_work = true;
-}
-
-// Messages that the peer had sent are delivered first; then every operation ends, then the failure
-// is reported.
-unsigned MessageIface::settle_failing() {
-    unsigned ended = 0;
-    std::size_t kept = 0;
-    // By index: callbacks may have others fail.
-    for (std::size_t i = 0; i < failing_.size(); ++i) {
-        const auto [ep, mark] = failing_[i];
-        if (!ep->has_ended() || op_ends.has_late(*ep) || !has_heard_all(mark)) {
-            failing_[kept++] = failing_[i];
-            continue;
-        }
-        const ucs_status_t status = ep->failure;
-        end_operations(*ep);
-        ep->state = MessageEp::State::kFailed;
-        ++ended;
-        // Last, because the program may destroy the endpoint when it hears of it.
-        const bool is_told = status != UCS_ERR_CANCELED && !ep->is_destroyed;
-        if (settled(*ep) && is_told) {
-            count(MessageCounter::kPeerFailures);
-            report_failure(ep, status);
-        }
-    }
-    failing_.resize(kept);
-    return ended;
-}
-
-void MessageIface::end_operations(MessageEp& ep) {
-    rndv_sends.end_all(ep, ep.failure);
-    reads.end_all(ep);
-    end_arrivals(ep);
-    OpEnds::settle_flushes(ep);
-}
-
-// Requests end by the device, in order and with those of others; their completions are looked at
-// here, until the last of this endpoint. Flushes are the last of all that ends.
-void MessageIface::end_now(MessageEp& ep) {
-    const bool was_in_progress = std::exchange(in_progress, true);
-    MessageEp* const outer = op_ends.put_off_others_than(&ep);
-    const std::uint64_t deadline = ucs::clock_now_ns() + kEndNs;
-    op_ends.finish_late(&ep);
-    // One of its callbacks may be what destroys it: the rest of what that completion told.
-    while (SendOp* op = ep.queue->take_until(ep.queue->acked))
-        op_ends.finish(*op, op->ep->failure);
-    handle_sends();
-    while (source->uses_memory(ep)) {
-        if (ep.queue->wants_mark)
-            sends.signal(*ep.queue, *source);
-        sends_left_ = sends.cq().poll(&sends_);
-        if (sends_left_ == 0 && ucs::clock_now_ns() >= deadline) {
-            TW_LOG_WARN("%s: the device did not complete the requests of an endpoint in time",
-                        ib_md().device().name().c_str());
-            source->give_up(ep);
-            break;
-        }
-        handle_sends();
-    }
-    op_ends.finish_late(&ep);
-    source->end_copied(ep);
-    rndv_sends.end_all(ep, ep.failure);
-    OpEnds::settle_flushes(ep);
-    op_ends.put_off_others_than(outer);
-    in_progress = was_in_progress;
-}
-
-void MessageIface::broke_off(MessageEp& ep) {
-    fail(ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive completely");
-}
-
-void MessageIface::cancel(MessageEp& ep) {
-    fail(ep, UCS_ERR_CANCELED, "cancelled");
-    rndv_sends.end_all(ep, UCS_ERR_CANCELED);
 }
 
 // ---- Now and then
@@ -336,11 +245,7 @@ void MessageIface::take_event(const AsyncEvent& event) {
         case IBV_EVENT_CQ_ERR:
         case IBV_EVENT_SRQ_ERR:
         case IBV_EVENT_DEVICE_FATAL:
-            TW_LOG_ERROR("%s: %s; all endpoints of the interface fail",
-                         ib_md().device().name().c_str(), verbs().event_type_str(event.type));
-            for (MessageEp* each : eps)
-                if (each != nullptr)
-                    fail(*each, UCS_ERR_IO_ERROR, verbs().event_type_str(event.type));
+            lose_device(verbs().event_type_str(event.type));
             break;
         default:
             break;
@@ -395,7 +300,7 @@ ucs_status_t MessageIface::event_arm(unsigned events) {
         return UCS_ERR_BUSY;
     for (const AsyncEvent& event : take_async_events())
         take_event(event);
-    if (!failing_.empty() || drain_descriptors())
+    if (!failing_.empty() || (has_lost_device() && !has_ended_all_) || drain_descriptors())
         return UCS_ERR_BUSY;
     const bool solicited = (events & (UCT_EVENT_RECV | UCT_EVENT_SEND_COMP)) == 0 &&
                            pending.empty() && !reads.has_waiting();

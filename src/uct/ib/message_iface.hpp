@@ -37,6 +37,10 @@ class MessageIface : public MessageReceiver {
     /// Within destroy, when it has failed: its sends, reads, writes and flushes end, and the
     /// program's memory is its own again. Callbacks of others run in the next progress. Bounded.
     void end_now(MessageEp& ep);
+    /// The device completes nothing any more: by the next progress all requests end and all
+    /// endpoints fail. `why` is a constant.
+    void lose_device(const char* why);
+    [[nodiscard]] bool has_lost_device() const { return loss_ != nullptr; }
     /// For a queue that is one endpoint's. Its places have come back, if they do now.
     void owned_completed(SendQueue& queue, const Completion& completion);
 
@@ -45,7 +49,8 @@ class MessageIface : public MessageReceiver {
   protected:
     static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
     static constexpr std::uint64_t kLookNs = 1'000'000;
-    static constexpr std::uint64_t kEndNs = 1'000'000'000;  // that a destroy waits for the device
+    static constexpr std::uint64_t kEndNs = 1'000'000'000;    // that destroys wait for the device
+    static constexpr std::uint64_t kFlushNs = 5'000'000'000;  // that a failed endpoint does
 
     using MessageReceiver::MessageReceiver;
     ~MessageIface() override = default;
@@ -79,7 +84,8 @@ class MessageIface : public MessageReceiver {
   private:
     struct Failing {
         MessageEp* ep;
-        std::uint64_t mark;  // receive completions seen when it failed
+        std::uint64_t mark;      // receive completions seen when it failed
+        std::uint64_t deadline;  // ns; not to wait longer for the ends of its requests
     };
 
     // ---- Send completions
@@ -91,6 +97,9 @@ class MessageIface : public MessageReceiver {
     // ---- Work
     unsigned work();
     unsigned settle_failing();
+    void end_all();
+    bool waits_on(MessageEp& ep, std::uint64_t begin);
+    [[nodiscard]] bool is_overdue(const Failing& failing) const;
     [[nodiscard]] bool is_any_busy() const;
 
     // ---- Now and then
@@ -101,6 +110,9 @@ class MessageIface : public MessageReceiver {
 
     unsigned calls_ = 0;  // since the last look at the clock
     ucs::ReserveVector<Failing> failing_;
+    const char* loss_ = nullptr;    // why the device is lost
+    bool has_ended_all_ = false;    // since then
+    bool is_unresponsive_ = false;  // a destroy waited in vain, and nothing has completed since
     const Completion* sends_ = nullptr;  // those of the last poll that were not handled yet
     unsigned sends_left_ = 0;
     std::uint64_t next_look_ = 0;  // ns

@@ -89,6 +89,8 @@ void MessageLimits::set(const Device& device, const Port& port) {
                                                    options.tx_depth - 1, cq_places - cq_reserve});
     reads_max = static_cast<unsigned>(std::min<std::uint64_t>(
         {options.reads, static_cast<std::uint64_t>(std::max(attr.max_qp_rd_atom, 1)), 255}));
+    reads_out_max = static_cast<unsigned>(std::min<std::uint64_t>(
+        reads_max, static_cast<std::uint64_t>(std::max(attr.max_qp_init_rd_atom, 1))));
     signal_every = static_cast<std::uint32_t>(std::max<std::uint64_t>(
         1, std::min({options.tx_signal, options.tx_depth / 4, options.tx_cq_depth / 4})));
     credit_step = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.credits / 4));

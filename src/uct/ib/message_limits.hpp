@@ -74,7 +74,8 @@ struct MessageLimits {
     std::size_t seg_bytes = 0;
     std::size_t mtu_bytes = 4096;  // of the port: a power of two
     unsigned sges_max = 1;
-    unsigned reads_max = 1;
+    unsigned reads_max = 1;      // of a peer that a queue pair answers at a time
+    unsigned reads_out_max = 1;  // that a queue pair has under way
     std::size_t message_max = 0;
     std::size_t eager_parts_max = 1;
     std::size_t rndv_bytes_max = 0;

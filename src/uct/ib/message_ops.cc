@@ -471,7 +471,7 @@ ucs_status_t MessageOps::flush_cancel(uct_completion_t* comp) {
         SendOp* op = own.small.get();
         if (op == nullptr)
             return UCS_ERR_NO_RESOURCE;
-        op->kind = SendOp::Kind::kFlush;
+        op->kind = SendOp::Kind::kCancel;
         op->ep = this;
         op->comp = comp;
         op->serial = own.rndv_sends.newest_serial();

@@ -17,6 +17,7 @@ void OpEnds::finish(SendOp& op, ucs_status_t status) {
     uct_completion_t* comp = op.comp;
     switch (op.kind) {
         case SendOp::Kind::kFlush:
+        case SendOp::Kind::kCancel:
             keep_flush(*op.ep, op);
             settle_flushes(*op.ep);
             return;
@@ -63,8 +64,9 @@ void OpEnds::settle_flushes(MessageEp& ep) {
         }
         *at = op->next;
         uct_completion_t* comp = op->comp;
+        const bool is_well = op->kind == SendOp::Kind::kCancel && ep.failure == UCS_ERR_CANCELED;
         op->pool->put(op);
-        uct::invoke_completion(comp, ep.failure == UCS_ERR_CANCELED ? UCS_OK : ep.failure);
+        uct::invoke_completion(comp, is_well ? UCS_OK : ep.failure);
         at = &ep.flushes;  // the callback may have changed the list
     }
 }

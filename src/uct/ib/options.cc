@@ -35,14 +35,30 @@ constexpr Option kLibraryOptions[] = {
 
 constexpr const char* kMtuChoices[] = {"256", "512", "1024", "2048", "4096", "auto", nullptr};
 
+constexpr const char* kForkChoices[] = {"n", "y", "try", nullptr};
+constexpr const char* kRelaxedChoices[] = {"n", "y", "auto", nullptr};
+
 constexpr Option kMdOptions[] = {
     {.name = "IB_FORK",
-     .type = OptionType::kBool,
+     .type = OptionType::kEnum,
      .unit = "",
-     .default_value = "n",
-     .doc = "Keep registered memory intact when the process forks (ibv_fork_init); costs time at "
-            "each registration.",
-     .offset = offsetof(IbMdOptions, fork)},
+     .default_value = "try",
+     .doc =
+         "Keep registered memory intact when the process forks (ibv_fork_init): n, y, or try (y, "
+         "unless the library refuses). Kernels before 5.12 need it; there it costs time at each "
+         "registration, and a child has no registered memory.",
+     .offset = offsetof(IbMdOptions, fork),
+     .choices = kForkChoices},
+    {.name = "IB_RELAXED_ORDERING",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Let PCIe reorder writes of the device to registered memory, where kernel and device "
+            "can: n, y, or auto (memory that peers have no right to write to). Some processors "
+            "need it for the full rate. With y a program that watches memory for puts of peers may "
+            "see a later one first.",
+     .offset = offsetof(IbMdOptions, relaxed_ordering),
+     .choices = kRelaxedChoices},
     {.name = "IB_GID_INDEX",
      .type = OptionType::kString,
      .unit = "",

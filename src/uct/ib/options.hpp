@@ -15,8 +15,12 @@ struct LibraryOptions {
     ucs::OptionString devices;
 };
 
+enum class ForkSupport : int { kNo, kYes, kTry };
+enum class RelaxedOrdering : int { kNo, kYes, kAuto };
+
 struct IbMdOptions {
-    bool fork;
+    int fork;                     // ForkSupport
+    int relaxed_ordering;         // RelaxedOrdering
     ucs::OptionString gid_index;  // "auto" or a number
     std::uint64_t traffic_class;
     std::uint64_t service_level;

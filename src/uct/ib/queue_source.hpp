@@ -37,7 +37,12 @@ class QueueSource {
     /// Operations still in the queue of an endpoint that uses no memory of the program end for the
     /// program; flushes go to the endpoint's own list, because rendezvous end before them.
     virtual void end_copied(MessageEp&) {}
-    /// The device ends its requests by no completion: from now on it touches nothing of them.
+    /// A destroy has waited so long for the end of the requests of `ep`, and nothing completes now.
+    virtual void press(MessageEp&, std::uint64_t /*waited_ns*/) {}
+    /// It has failed, and its requests end by themselves soon, if the device works.
+    [[nodiscard]] virtual bool ends_soon(const MessageEp&) const { return true; }
+    /// The device ends its requests by no completion: from now on it touches nothing of them. They
+    /// end by OpEnds::finish_later().
     virtual void give_up(MessageEp& ep) = 0;
 
   protected:

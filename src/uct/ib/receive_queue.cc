@@ -80,7 +80,7 @@ ReceiveRegion* ReceiveRegion::create(ReceiveQueue& queue, unsigned slots) {
         UCS_OK)
         return nullptr;
     const IbMd& md = *queue.md_;
-    ibv_mr* mr = md.verbs().reg_mr(md.pd(), mapping.base(), bytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = md.reg_mr(mapping.base(), bytes, IBV_ACCESS_LOCAL_WRITE);
     if (mr == nullptr) {
         if (!std::exchange(queue.has_told_, true)) {  // it is tried again and again
             TW_LOG_ERROR(

@@ -52,8 +52,7 @@ bool SendPool::grow_by(unsigned count) {
     void* memory = std::aligned_alloc(kPage, bytes);
     if (memory == nullptr)
         return false;
-    const VerbsTable& verbs = md_->verbs();
-    ibv_mr* mr = verbs.reg_mr(md_->pd(), memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = md_->reg_mr(memory, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (mr == nullptr) {
         TW_LOG_ERROR("%s: ibv_reg_mr of %zu bytes for send buffers failed: %s%s",
                      md_->device().name().c_str(), bytes, std::strerror(errno),
@@ -61,7 +60,7 @@ bool SendPool::grow_by(unsigned count) {
         std::free(memory);
         return false;
     }
-    chunks_.push_back({memory, bytes, owned(mr, verbs.dereg_mr)});
+    chunks_.push_back({memory, bytes, owned(mr, md_->verbs().dereg_mr)});
     elements_ += count;
     for (unsigned i = count; i-- > 0;) {
         auto* op = reinterpret_cast<SendOp*>(static_cast<std::byte*>(memory) + i * stride_);

@@ -32,6 +32,7 @@ struct SendOp {
         kUnpack,    // get_bcopy: data is unpacked, then the completion
         kFetch,     // an atomic's old value goes to `result`
         kFlush,     // everything before it is done
+        kCancel,    // the same of the flush that cancelled it: the only one that then succeeds
         kRndvRead,  // a part of a rendezvous that software carries out
     };
 
@@ -53,12 +54,13 @@ struct SendOp {
         Unpack unpack;
         Result result;
         void* read;            // kRndvRead: RndvRead
-        std::uint64_t serial;  // kFlush
+        std::uint64_t serial;  // kFlush, kCancel
     };
     std::uint32_t sn;  // of its last request in the send queue
     std::uint32_t lkey;
     Kind kind;
 
+    [[nodiscard]] bool is_flush() const { return kind == Kind::kFlush || kind == Kind::kCancel; }
     [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 

@@ -68,6 +68,8 @@ std::string fill(void* handle, VerbsOrigin origin, VerbsTable* verbs) {
 #undef TW_VERBS_FIND
     verbs->query_gid_ex =
         reinterpret_cast<decltype(verbs->query_gid_ex)>(find("_ibv_query_gid_ex"));
+    verbs->reg_mr_iova2 = reinterpret_cast<decltype(verbs->reg_mr_iova2)>(
+        ::dlsym(handle, (prefix + "ibv_reg_mr_iova2").c_str()));
     return missing;
 }
 

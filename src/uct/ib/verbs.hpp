@@ -9,7 +9,8 @@
 //
 // Threads: any. Libraries are loaded once, on first use, and never unloaded.
 // Invariants
-//  (1) A table is complete, or there is none: a library that lacks a function is not used.
+//  (1) A table is complete but for reg_mr_iova2, or there is none: a library that lacks another
+//      function is not used.
 //  (2) Whatever a table created goes back to the same table; the owners below carry its function.
 //  (3) No inline function of verbs.h that may call an exported one is used in this tree
 //      (ibv_create_qp_ex, ibv_reg_mr, ibv_query_port, ...): that would make a link-time reference.
@@ -68,6 +69,9 @@ struct VerbsTable {
 #undef TW_VERBS_MEMBER
     // The function that the inline ibv_query_gid_ex() calls: a GID together with its type.
     decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
+    // The function that the inline ibv_reg_mr() calls for access flags that a kernel may lack; null
+    // in libraries before rdma-core 28.
+    decltype(&::ibv_reg_mr_iova2) reg_mr_iova2 = nullptr;
 
     // Both answer 0 or an errno value.
     /// query_port with all of `attr` filled, also what the first release did not have.

@@ -76,8 +76,8 @@ bool BothCopy::step(Op& op) {
         if (!chunks.claim(&chunk))
             break;
         const iovec local{op.buffer + chunk.offset, chunk.bytes};
-        const ucs_status_t status =
-            ucs::process_read(link.peer.pid, &local, 1, op.source + chunk.offset, chunk.bytes);
+        const ucs_status_t status = ucs::process_read_proved(link.peer.pid, link.proof, &local, 1,
+                                                             op.source + chunk.offset, chunk.bytes);
         chunks.finish();
         if (status != UCS_OK) {
             leave(op, status);
@@ -94,12 +94,7 @@ bool BothCopy::step(Op& op) {
     }
     if (finished < chunks.count())
         return moved;
-    // The data read counts only if it was the peer's: its pid may have gone to another process by
-    // now.
-    if (!link.is_alive())
-        finish(op, UCS_ERR_CONNECTION_RESET);
-    else
-        finish(op, finished == kLate ? UCS_ERR_CANCELED : op.guard.status());
+    finish(op, finished == kLate ? UCS_ERR_CANCELED : op.guard.status());
     return true;
 }
 
@@ -193,9 +188,7 @@ void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
     if (help.word >= kRndvCount || help.address + help.length < help.address ||
         help.remote + help.length < help.remote)
         return iface_.ends.violation(link, "request to help with a get of impossible addresses");
-    if (link.get_helps.size() >= kServesMax)
-        return iface_.ends.violation(link, "too many concurrent requests to help with gets");
-    if (link.copy_path != CopyPath::kProcessVm)
+    if (link.copy_path != CopyPath::kProcessVm || link.get_helps.size() >= kServesPause)
         return;  // the reader goes on alone
     link.get_helps.push_back(
         {help.address, help.remote, help.length, help.generation, help.key, help.word});
@@ -205,7 +198,7 @@ void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
 BothCopy::Written BothCopy::write_chunk(const Link& link, const SharedChunks& chunks,
                                         const std::byte* from, std::uint64_t to) {
     Chunk chunk{};
-    if (!link.is_alive() || !chunks.claim(&chunk))
+    if (ucs::process_prove(link.peer.pid, link.proof) != UCS_OK || !chunks.claim(&chunk))
         return Written::kNothing;
     const iovec local{const_cast<std::byte*>(from) + chunk.offset, chunk.bytes};
     const bool done =

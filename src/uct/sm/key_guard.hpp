@@ -29,6 +29,9 @@ namespace tagwire::sm {
 using Generation = std::atomic<std::uint64_t>;
 static_assert(Generation::is_always_lock_free && sizeof(Generation) == 8);
 
+/// The generation of a key without any right: never good.
+constexpr std::uint64_t kNoGeneration = 0;
+
 constexpr std::size_t kGenerationsBytes = kKeyIndexMax * sizeof(Generation);
 
 class KeyGuard {

@@ -220,8 +220,6 @@ void Link::send_control_bytes(Control control, const void* body, std::size_t byt
         after_publish();
         return;
     }
-    if (controls.size() >= kControlsMax)
-        return iface.ends.violation(*this, "more requests than the peer reads replies to");
     QueuedControl queued{control, {}};
     std::memcpy(queued.body, body, bytes);
     controls.push_back(queued);

@@ -28,6 +28,7 @@
 
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/process.hpp"
+#include "ucs/sys/process_proof.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/desc_region.hpp"
 #include "uct/sm/arena.hpp"
@@ -100,10 +101,12 @@ struct RxSegment : ucs::FromReserve {
 
 enum class LinkState : std::uint8_t { kConnecting, kStranger, kGreeted, kReady, kFailed };
 
-/// Answers that wait for room in the ring. An honest peer has fewer requests than this under way.
-constexpr std::size_t kControlsMax = 4 * kOpCountMax;
-/// Reads of ours that a peer may ask for at once: by its operations, and to receive what we sent.
-constexpr std::size_t kServesMax = kOpCountMax + kRndvCount;
+/// Replies that wait for room in the ring, and reads that wait to be served, from which on nothing
+/// is taken that asks for another one: requests stay in the ring until the peer has read. So no
+/// number of requests is a violation. A peer has at most kOpCountMax operations under way and
+/// kRndvCount rendezvous, but it may have cancelled others whose requests it had sent.
+constexpr std::size_t kControlsPause = 2 * kOpCountMax;
+constexpr std::size_t kServesPause = kOpCountMax + kRndvCount;
 
 /// A sender that finds the front ring full within fewer than kFrontStayMin messages after its
 /// return sends a stream. From then on it sends at least kBackStayMin messages through the back
@@ -178,6 +181,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     std::uint64_t peer_name = 0;  // of its interface
     ucs::PeerCredentials peer{};
     PeerProcess* process = nullptr;
+    ucs::ProcessProof proof;  // tells its memory from that of a program that it has executed
     std::shared_ptr<ArenaMapping> arena;
     Writer<> writer;                            // ours there
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
@@ -260,6 +264,12 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     void set_steps(Op& op, bool needs) {
         stepping += (needs ? 1U : 0U) - (op.needs_steps ? 1U : 0U);
         op.needs_steps = needs;
+    }
+    /// Requests of the peer stay in the ring. Those of a peer that has failed are taken, without
+    /// effect.
+    [[nodiscard]] bool is_paused() const {
+        return failure == UCS_OK &&
+               (controls.size() >= kControlsPause || serves.size() >= kServesPause);
     }
     [[nodiscard]] bool has_work() const {
         return !controls.empty() || !serves.empty() || !get_helps.empty() || helping != 0 ||

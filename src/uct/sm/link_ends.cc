@@ -25,7 +25,9 @@ void LinkEnds::fail(Link& link, ucs_status_t status) {
 void LinkEnds::violation(Link& link, const char* what) {
     if (link.violated)
         return;
-    TW_LOG_ERROR("connection to process %d ended: protocol violation: %s", link.peer.pid, what);
+    if (violations_.happens())
+        TW_LOG_ERROR("connection to process %d ended (%lu such until now): protocol violation: %s",
+                     link.peer.pid, violations_.count(), what);
     iface_.count(SmCounter::kViolations);
     // A link that has failed already is marked, too: its ring must not be waited for.
     link.violated = true;

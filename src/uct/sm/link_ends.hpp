@@ -5,8 +5,18 @@
 //              failure, and calls the error handlers (bury_failed)
 //          --> buried: it stays while endpoints have it
 //          --> unused_: it is removed when no progress walks links (reap)
+//
+// No number of messages or requests is a violation: who asks for more than it reads waits
+// (Link::is_paused()). These are, and a peer that keeps to the format does not get there:
+//   length, id or buffer that cannot be   each sender fills the slots and buffers of its geometry
+//   position of the receiver              it counts what was published, and no more
+//   more data than was requested          a serve ends with PullBody::length
+//   fragment that does not fit            a message has kFragmentCountMax buffers at most, the
+//                                         limit that the attributes tell
+//   rendezvous or word out of range       each side has kRndvCount words
 #pragma once
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "uct/sm/link.hpp"
 
@@ -39,6 +49,7 @@ class LinkEnds {
 
     SmIface& iface_;
     ucs::ReserveVector<Link*> failed_;  // failure set, not reported yet
+    ucs::Rarely violations_;
     ucs::ReserveVector<Link*> unused_;  // to remove when nobody looks at them
     bool is_reap_wanted_ = false;       // there are some
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/op_table.hpp"
 
+#include "ucs/debug/check.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
@@ -52,14 +53,22 @@ Op* OpTable::find(const Link& link, std::uint32_t id) {
     return op.id == id && op.owner == &link ? &op : nullptr;
 }
 
+void OpTable::end_receive(Op& op) {
+    Link& link = *op.owner;
+    link.set_steps(op, false);
+    link.receives.erase(op);
+    free(op);
+}
+
 void OpTable::finish(Op& op, ucs_status_t status) {
+    TW_ASSERT(op.kind != OpKind::kReceive);
     Link& link = *op.owner;
     if (op.help != nullptr)
         iface_.both.release(op);
     link.set_steps(op, false);
     if (is_blocking(op.kind))
         --link.blocking_ops;
-    (op.kind == OpKind::kReceive ? link.receives : link.ops).erase(op);
+    link.ops.erase(op);
     uct_completion_t* completion = op.completion;
     free(op);
     complete(completion, status);

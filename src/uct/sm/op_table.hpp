@@ -25,6 +25,8 @@ class OpTable {
     Op* find(const Link& link, std::uint32_t id);
     /// Completes it, and the flushes that have become the oldest of its link.
     void finish(Op& op, ucs_status_t status);
+    /// A kReceive is gone; runs no callback.
+    void end_receive(Op& op);
     /// A flush of the operations that are under way. UCS_INPROGRESS, or UCS_ERR_NO_RESOURCE.
     ucs_status_t start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
     /// Ends those of an endpoint; null: of all endpoints of the link.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "ucs/sys/checked_copy.hpp"
 #include "uct/sm/atomics.hpp"
 #include "uct/sm/sm_iface.hpp"
 
@@ -14,8 +16,6 @@ namespace tagwire::sm {
 // ---- Requests of the peer
 
 void RemoteAccess::deliver_pull(Link& link, const PullBody& pull) {
-    if (link.serves.size() >= kServesMax)
-        return iface_.ends.violation(link, "too many concurrent reads");
     Serve serve{pull.op, pull.key, pull.rndv_op, pull.generation, pull.address, pull.length};
     if (pull.rndv_op != kNoOp) {
         if (!link.rndv_ops || pull.rndv_op >= kRndvCount)
@@ -55,7 +55,11 @@ bool RemoteAccess::step_serve(Link& link) {
     PullDataBody data{serve.requester_op, 0, UCS_OK, static_cast<std::uint32_t>(bytes)};
     if (from != nullptr) {
         data.seg = link.segs->take();
-        std::memcpy(link.segs->buffer(data.seg), from, bytes);
+        status = ucs::read_checked(link.segs->buffer(data.seg), from, bytes);
+        if (status != UCS_OK)
+            link.segs->untake(std::exchange(data.seg, 0));
+    }
+    if (status == UCS_OK) {
         link.segs->shrink(data.seg, bytes);
         iface_.count(SmCounter::kMessageBytes, bytes);
         serve.address += bytes;
@@ -74,20 +78,19 @@ bool RemoteAccess::step_serve(Link& link) {
 void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
     if (!link.rx_segment->geometry.has_buffer(push.seg, push.length))
         return iface_.ends.violation(link, "write with an impossible buffer or length");
-    std::byte* to = nullptr;
+    ucs_status_t status = UCS_ERR_INVALID_ADDR;
     {
         const Writing writing(own_writer());
-        to = iface_.sm_md().resolve(push.key, push.address, push.length,
-                                    UCT_MD_MEM_ACCESS_REMOTE_PUT);
+        std::byte* to = iface_.sm_md().resolve(push.key, push.address, push.length,
+                                               UCT_MD_MEM_ACCESS_REMOTE_PUT);
         if (to != nullptr)
-            std::memcpy(to, link.rx_segment->buffer(push.seg), push.length);
+            status = ucs::write_checked(to, link.rx_segment->buffer(push.seg), push.length);
     }
     link.rx_segment->returns.give_back(push.seg);
-    if (to != nullptr && push.is_last == 0)
+    if (status == UCS_OK && push.is_last == 0)
         return;
     // After an error the writer's operation is over, and it ignores what else we say about it.
-    link.send_control(Kind::kPushAck,
-                      PushAckBody{push.op, to != nullptr ? UCS_OK : UCS_ERR_INVALID_ADDR});
+    link.send_control(Kind::kPushAck, PushAckBody{push.op, status});
 }
 
 void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
@@ -97,7 +100,7 @@ void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
     std::byte* at = iface_.sm_md().resolve(atomic.key, atomic.address, atomic.bytes,
                                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC);
     AtomicReplyBody reply{0, atomic.op, UCS_ERR_INVALID_ADDR};
-    if (at != nullptr && atomic.address % atomic.bytes == 0) {
+    if (at != nullptr && atomic.address % atomic.bytes == 0 && ucs::is_writable_word(at)) {
         reply.status = UCS_OK;
         reply.result =
             atomic.bytes == 8
@@ -171,8 +174,9 @@ bool RemoteAccess::step_push(Op& op) {
 ucs_status_t RemoteAccess::write_piece(const Op& op, std::span<const iovec> from,
                                        std::size_t bytes) {
     const Link& link = *op.owner;
-    if (!link.is_alive())
-        return UCS_ERR_CONNECTION_RESET;
+    const ucs_status_t proved = ucs::process_prove(link.peer.pid, link.proof);
+    if (proved != UCS_OK)
+        return proved;
     const Writing writing(link.writer);
     if (!op.guard.is_good())
         return UCS_ERR_INVALID_ADDR;
@@ -184,11 +188,8 @@ ucs_status_t RemoteAccess::read_piece(const Op& op, std::span<const iovec> to, s
     if (!op.guard.is_good())
         return UCS_ERR_INVALID_ADDR;
     const ucs_status_t status =
-        ucs::process_read(link.peer.pid, to.data(), to.size(), op.remote, bytes);
-    if (status != UCS_OK)
-        return status;
-    // The data counts only if it was the peer's: its pid may have gone to another process by now.
-    return link.is_alive() ? op.guard.status() : UCS_ERR_CONNECTION_RESET;
+        ucs::process_read_proved(link.peer.pid, link.proof, to.data(), to.size(), op.remote, bytes);
+    return status == UCS_OK ? op.guard.status() : status;
 }
 
 bool RemoteAccess::step(Op& op) {
@@ -233,15 +234,18 @@ void RemoteAccess::use_messages_instead(Op& op) {
     link.send_control(Kind::kPull, PullBody{op.remote, op.left, 0, op.key, kNoOp, op.id});
 }
 
-// The callback runs once, with all bytes, however small the owner's buffers are.
+// The callback runs once, with all bytes, however small the owner's buffers are. It may destroy the
+// endpoint, which ends the operation; the data stays until it returns.
 void RemoteAccess::unpack_piece(Op& op, const std::byte* from, std::size_t bytes) {
     if (bytes == op.length)
         return op.unpack(op.unpack_arg, from, bytes);
     if (!op.gathered)
         op.gathered = std::make_unique<std::byte[]>(op.length);
     std::memcpy(op.gathered.get() + (op.length - op.left), from, bytes);
-    if (bytes == op.left)
-        op.unpack(op.unpack_arg, op.gathered.get(), op.length);
+    if (bytes != op.left)
+        return;
+    const std::unique_ptr<std::byte[]> whole = std::move(op.gathered);
+    op.unpack(op.unpack_arg, whole.get(), op.length);
 }
 
 void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
@@ -258,8 +262,11 @@ void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
             unpack_piece(*op, from, data.length);
         else
             op->cursor.scatter(from, data.length);
-        op->left -= data.length;
-        done = status != UCS_OK || op->left == 0;
+        op = iface_.ops.find(link, data.op);
+        if (op != nullptr) {
+            op->left -= std::min<std::uint64_t>(data.length, op->left);
+            done = status != UCS_OK || op->left == 0;
+        }
     }
     if (data.length > 0)
         link.rx_segment->returns.give_back(data.seg);

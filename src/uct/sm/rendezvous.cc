@@ -158,14 +158,11 @@ bool Rendezvous::step_read(Op& op) {
     std::size_t count = 0;
     const std::size_t bytes =
         op.cursor.pieces(local, kIovMax, std::min<std::uint64_t>(op.left, kCopyStepBytes), &count);
-    ucs_status_t status = ucs::process_read(link.peer.pid, local, count, op.remote, bytes);
+    const ucs_status_t status =
+        ucs::process_read_proved(link.peer.pid, link.proof, local, count, op.remote, bytes);
     op.remote += bytes;
     op.left -= bytes;
     iface_.count(SmCounter::kProcessVmBytes, bytes);
-    // The pid may have gone to another process by now: what was read counts only if the peer still
-    // lives.
-    if (status == UCS_OK && !link.is_alive())
-        status = UCS_ERR_CONNECTION_RESET;
     if (status == UCS_ERR_REJECTED)
         pull_instead(op);
     else if (status != UCS_OK || op.left == 0)
@@ -203,7 +200,7 @@ void Rendezvous::finish_receive(Op& op, ucs_status_t status) {
     PostedEntry& entry = *op.entry;
     const uct_tag_t tag = op.tag;
     const std::uint64_t length = op.length;
-    iface_.ops.finish(op, status);
+    iface_.ops.end_receive(op);
     iface_.tags.complete(entry, tag, 0, length, status);
 }
 

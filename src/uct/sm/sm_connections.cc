@@ -37,12 +37,13 @@ SmConnections::SmConnections(SmIface& owner, const SmOptions& options)
 ucs_status_t SmConnections::open() {
     name_ = ucs::random_u64();
     cookie_ = ucs::random_u64();
-    probe_value_ = ucs::random_u64();
     look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
     pool_sizes_ = PoolSizes::of_machine(options_.pool_bytes);  // reads the topology, while it may
     const int node = ucs::current_node();
     numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
-    ucs_status_t status = events_.open();
+    ucs_status_t status = proof_.open();
+    if (status == UCS_OK)
+        status = events_.open();
     if (status != UCS_OK)
         return status;
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -180,9 +181,11 @@ void SmConnections::accept_peers() {
         if (ucs::unix_peer_credentials(socket.get(), &peer) != UCS_OK)
             continue;
         if (peer.uid != ::geteuid()) {
-            TW_LOG_WARN(
-                "connection from process %d refused: it runs as user %u, this process as user %u",
-                peer.pid, peer.uid, ::geteuid());
+            if (refusals_.happens())
+                TW_LOG_WARN(
+                    "connection from process %d refused (%lu until now): it runs as user %u, this "
+                    "process as user %u",
+                    peer.pid, refusals_.count(), peer.uid, ::geteuid());
             iface_.count(SmCounter::kRefused);
             continue;
         }
@@ -206,8 +209,8 @@ bool SmConnections::read_socket(Link& link) {
         if (status == UCS_ERR_NO_PROGRESS)
             break;
         any = true;
-        if (status == UCS_ERR_CONNECTION_RESET) {
-            iface_.ends.fail(link, UCS_ERR_CONNECTION_RESET);
+        if (status != UCS_OK && status != UCS_ERR_INVALID_PARAM) {
+            iface_.ends.fail(link, status);
             break;
         }
         std::string reason;  // of a packet that is refused
@@ -250,8 +253,11 @@ ucs_status_t SmConnections::take_hello(Link& link, const Hello& hello,
     if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason))
         return UCS_ERR_INVALID_PARAM;
     if (!link.is_outgoing && hello.cookie != cookie_) {
-        TW_LOG_WARN("connection from process %d refused: its cookie is not that of this interface",
-                    link.peer.pid);
+        if (refusals_.happens())
+            TW_LOG_WARN(
+                "connection from process %d refused (%lu until now): its cookie is not that of "
+                "this interface",
+                link.peer.pid, refusals_.count());
         iface_.count(SmCounter::kRefused);
         return UCS_ERR_REJECTED;
     }
@@ -404,8 +410,8 @@ ucs_status_t SmConnections::send_hello(Link& link, std::uint64_t cookie) {
     hello.arena_id = iface_.sm_md().arena().mapping().id();
     hello.arena_bytes = iface_.sm_md().arena().mapping().bytes();
     hello.bell_bytes = iface_.rings.bell_bytes();
-    hello.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
-    hello.probe_value = probe_value_;
+    hello.probe_address = proof_.get().address;
+    hello.probe_value = proof_.get().value;
     hello.bell_bit = link.index % kBellBits;
     if (link.peer_writer == kSharedWriter)  // it may be sent again
         link.peer_writer = iface_.sm_md().writers().give(link.peer.pid);
@@ -477,11 +483,8 @@ void SmConnections::choose_copy_path(Link& link, const Hello& hello) const {
         link.copy_reason = "the peer's pid namespace cannot be seen from here";
         return;
     }
-    std::uint64_t value = 0;
-    const iovec local{&value, sizeof value};
-    const ucs_status_t status =
-        ucs::process_read(link.peer.pid, &local, 1, hello.probe_address, sizeof value);
-    if (status == UCS_OK && value == hello.probe_value) {
+    link.proof = {hello.probe_address, hello.probe_value};
+    if (ucs::process_prove(link.peer.pid, link.proof) == UCS_OK) {
         link.copy_path = CopyPath::kProcessVm;
         link.copy_reason = "process_vm_readv is permitted";
         return;

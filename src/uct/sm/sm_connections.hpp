@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/sm/event_set.hpp"
@@ -106,13 +107,14 @@ class SmConnections {
     std::uint64_t look_ticks_ = 0;     // between looks
     std::uint64_t accept_after_ = 0;   // ticks; no descriptors were left
     std::uint64_t contact_until_ = 0;  // ticks; somebody is getting to know us: look more often
+    ucs::Rarely refusals_;
     ucs::UniqueFd listener_;
     ucs::UniqueFd timer_;
     ucs::UnixAddress address_;
     std::uint64_t network_namespace_ = 0;
     std::uint64_t name_ = 0;
     std::uint64_t cookie_ = 0;
-    std::uint64_t probe_value_ = 0;
+    ucs::OwnProof proof_;
     std::uint8_t numa_node_ = 0xff;
 };
 

@@ -311,7 +311,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     std::uint64_t key_generation = 0;
     if (op->length > 0) {
         const auto* handle = static_cast<const MemHandle*>(iov->memh);
-        if (handle == nullptr) {
+        if (handle == nullptr || (handle->flags & UCT_MD_MEM_ACCESS_REMOTE_GET) == 0) {
             status =
                 md.mem_reg(op->buffer, op->length, UCT_MD_MEM_ACCESS_REMOTE_GET, &op->own_memh);
             if (status != UCS_OK) {

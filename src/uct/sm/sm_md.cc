@@ -15,7 +15,7 @@ namespace tagwire::sm {
 
 namespace {
 
-constexpr unsigned kAccessAll =
+constexpr unsigned kRemoteAccess =
     UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
 /// Bytes; without a limit all there could be.
@@ -94,7 +94,7 @@ MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
     handle->address = address;
     handle->length = length;
     handle->arena_offset = arena_->offset_of(address, length);
-    handle->flags = (flags & kAccessAll) != 0 ? flags & kAccessAll : kAccessAll;
+    handle->flags = flags & kRemoteAccess;
     if (!keys_.add(*handle)) {
         TW_LOG_ERROR("a memory domain of sm has at most %u registrations: release some first",
                      kKeyIndexMax);
@@ -177,7 +177,7 @@ ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
                           handle->arena_offset,
                           reinterpret_cast<std::uintptr_t>(handle->address),
                           handle->length,
-                          handle->generation};
+                          handle->flags != 0 ? handle->generation : kNoGeneration};
     std::memcpy(packed, &rkey, sizeof rkey);
     return UCS_OK;
 }

@@ -59,7 +59,7 @@ namespace {
         case Kind::kTagSeg:
             return tags.deliver_seg(link, control);
         case Kind::kRndv:
-            return rndv.deliver(link, control);
+            return !link.is_paused() && rndv.deliver(link, control);
         case Kind::kRndvRequest:
             return rndv.deliver_request(link, control);
         default:
@@ -214,6 +214,16 @@ bool SmIface::deliver_control(Link& link, Control control) {
             (part.*to)(link, body);
     };
     switch (static_cast<Kind>(control.kind())) {
+        case Kind::kPull:
+        case Kind::kPush:
+        case Kind::kAtomic:
+            if (link.is_paused())
+                return false;
+            break;
+        default:
+            break;
+    }
+    switch (static_cast<Kind>(control.kind())) {
         case Kind::kRndvFin:
             pass(rndv, &Rendezvous::deliver_fin);
             break;
@@ -303,6 +313,8 @@ bool SmIface::step_link(Link& link) {
     if (link.stepping == 0)
         return moved;
     for (Op* op = link.receives.front(); op != nullptr; op = link.receives.next(*op)) {
+        if (link.is_paused())
+            break;  // each that ends is one more reply
         if (!op->needs_steps)
             continue;
         moved |= rndv.step_receive(*op);

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "ucs/log/log.hpp"
@@ -18,6 +19,16 @@ namespace tagwire::tcp {
 namespace {
 
 constexpr std::uint8_t kHangUpsMax = 100;
+/// A peer that replied "crossed" may have lost its own connection, and not know it yet: it is asked
+/// again, so often within TAGWIRE_TCP_CONNECT_TIMEOUT.
+constexpr std::uint8_t kCrossingsMax = 8;
+constexpr std::uint64_t kSlowNs = 1'000'000'000;
+
+/// The kernel tells of a reply when so many bytes of it are there.
+void wait_for_bytes(int fd, std::size_t bytes) {
+    const auto least = static_cast<int>(bytes);
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
 
 }  // namespace
 
@@ -107,13 +118,14 @@ ucs_status_t Connections::open_socket(Connection& connection) {
     }
     if (!iface_.events.watch(fd, EventSet::token(connection), EPOLLOUT))
         return UCS_ERR_EXCEEDS_LIMIT;
-    set_deadline(connection);
+    wait_for_bytes(fd, sizeof(Reply));
+    set_deadline(connection, iface_.options().connect_timeout_ns);
     return UCS_OK;
 }
 
-void Connections::set_deadline(Connection& connection) {
-    connection.deadline = ucs::clock_now_ns() + iface_.options().connect_timeout_ns;
-    iface_.note_deadline(connection.deadline);
+void Connections::set_deadline(Connection& connection, std::uint64_t after_ns) {
+    connection.deadline = ucs::clock_now_ns() + after_ns;
+    iface_.note_deadline(connection.deadline - after_ns + std::min(after_ns, kSlowNs));
 }
 
 // ---- The opener's side
@@ -167,11 +179,7 @@ void Connections::read_reply(Connection& connection) {
                      text_of(connection.address).c_str(), connection.port);
         iface_.failures.fail(connection, UCS_ERR_REJECTED);
     } else if (reply.verdict == Verdict::kCrossed) {
-        iface_.events.unwatch(fd);
-        connection.fd.reset();
-        connection.was_opened_by_us = false;
-        connection.state = State::kWaiting;
-        set_deadline(connection);
+        wait_for_peer(connection);
     } else if (reply.verdict == Verdict::kWelcome && reply.version >= kVersionMin &&
                reply.version <= kVersionMax) {
         if (reply.host != own_host())
@@ -185,23 +193,40 @@ void Connections::read_reply(Connection& connection) {
     }
 }
 
+void Connections::wait_for_peer(Connection& connection) {
+    iface_.events.unwatch(connection.fd.get());
+    connection.fd.reset();
+    connection.was_opened_by_us = false;
+    connection.state = State::kWaiting;
+    set_deadline(connection, iface_.options().connect_timeout_ns / kCrossingsMax);
+}
+
+void Connections::open_again(Connection& connection) {
+    connection.state = State::kConnecting;
+    connection.was_opened_by_us = true;
+    const ucs_status_t status = open_socket(connection);
+    if (status != UCS_OK)
+        iface_.failures.fail(connection, status);
+}
+
 /// Whoever is gone for good refuses the next one.
 void Connections::hung_up(Connection& connection, int error) {
     TW_LOG_DEBUG("tcp: %s port %u hung up before it replied: %s",
                  text_of(connection.address).c_str(), connection.port,
                  ucs::error_text(error).c_str());
-    ucs_status_t status = error == ETIMEDOUT ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET;
+    const ucs_status_t status =
+        error == ETIMEDOUT ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET;
     if (status == UCS_ERR_CONNECTION_RESET && ++connection.hang_ups <= kHangUpsMax) {
         iface_.events.unwatch(connection.fd.get());
-        connection.state = State::kConnecting;
-        status = open_socket(connection);
+        return open_again(connection);
     }
-    if (status != UCS_OK)
-        iface_.failures.fail(connection, status);
+    iface_.failures.fail(connection, status);
 }
 
 void Connections::stand(Connection& connection) {
     connection.state = State::kReady;
+    connection.crossings = 0;
+    wait_for_bytes(connection.fd.get(), 1);
     iface_.count(TcpCounter::kConnections);
     iface_.add_work(connection);
 }
@@ -212,12 +237,40 @@ void Connections::expire(std::uint64_t now_ns) {
             continue;
         if (now_ns < connection->deadline) {
             iface_.note_deadline(connection->deadline);
+            tell_if_slow(*connection, now_ns);
             continue;
         }
-        TW_LOG_DEBUG("tcp: no connection to %s port %u within TAGWIRE_TCP_CONNECT_TIMEOUT",
-                     text_of(connection->address).c_str(), connection->port);
-        iface_.failures.fail(*connection, UCS_ERR_ENDPOINT_TIMEOUT);
+        if (connection->state == State::kWaiting && ++connection->crossings < kCrossingsMax)
+            open_again(*connection);
+        else
+            fail_expired(*connection);
     }
+}
+
+/// Where packets vanish nothing else tells for long what is waited for.
+void Connections::tell_if_slow(Connection& connection, std::uint64_t now_ns) {
+    const std::uint64_t at = connection.deadline - iface_.options().connect_timeout_ns + kSlowNs;
+    // A ping asks whether there is anybody, so nothing waits for its answer.
+    const bool has_messages = connection.tx.copied_bytes() > frame_bytes<NoBody>(0);
+    if (connection.state != State::kConnecting || connection.is_slow || connection.eps == nullptr ||
+        !has_messages)
+        return;
+    if (now_ns < at)
+        return iface_.note_deadline(at);
+    connection.is_slow = true;
+    if (slow_.happens())
+        TW_LOG_WARN(
+            "tcp: %s port %u has not taken a connection from %s for 1 s (%lu such peers until "
+            "now): a firewall drops packets to it, or it belongs to a network that this host does "
+            "not reach; there TAGWIRE_TCP_DEVICES leaves it out of workers' addresses",
+            text_of(connection.address).c_str(), connection.port,
+            text_of(iface_.device().address).c_str(), slow_.count());
+}
+
+void Connections::fail_expired(Connection& connection) {
+    TW_LOG_DEBUG("tcp: no connection to %s port %u within TAGWIRE_TCP_CONNECT_TIMEOUT",
+                 text_of(connection.address).c_str(), connection.port);
+    iface_.failures.fail(connection, UCS_ERR_ENDPOINT_TIMEOUT);
 }
 
 }  // namespace tagwire::tcp

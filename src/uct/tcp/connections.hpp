@@ -17,7 +17,9 @@
 #include <memory>
 #include <vector>
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
+#include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/connection.hpp"
 
 namespace tagwire::tcp {
@@ -37,11 +39,12 @@ class Connections {
     ucs_status_t connect(const DeviceAddress& device, const IfaceAddress& address,
                          Connection** connection_p);
     /// An accepted connection has greeted, or its first bytes are no greeting.
-    void take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_complete);
+    void take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_complete);
 
     /// Events of a connection that is not ready.
     unsigned go_on(Connection& connection, std::uint32_t events);
     /// Ends those that the peer's host, or a peer that has opened its own, does not take in time.
+    /// Behind a look at all events that were there at this time.
     void expire(std::uint64_t now_ns);
 
     /// A peer may be connected to anew.
@@ -60,7 +63,11 @@ class Connections {
     void greet(Connection& connection);
     void read_reply(Connection& connection);
     void hung_up(Connection& connection, int error);
-    void set_deadline(Connection& connection);
+    void fail_expired(Connection& connection);
+    void tell_if_slow(Connection& connection, std::uint64_t now_ns);
+    void set_deadline(Connection& connection, std::uint64_t after_ns);
+    void wait_for_peer(Connection& connection);
+    void open_again(Connection& connection);
     void stand(Connection& connection);
 
     TcpIface& iface_;
@@ -69,6 +76,8 @@ class Connections {
     ucs::ReserveVector<std::unique_ptr<Connection>> all_;
     ucs::ReserveHashMap<std::uint64_t, Connection*> known_;
     std::unique_ptr<Connection> cancelled_;
+    ucs::Rarely refusals_;  // of strangers
+    ucs::Rarely slow_;
 };
 
 }  // namespace tagwire::tcp

@@ -4,16 +4,23 @@
 #include <fnmatch.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/tcp/networks.hpp"
 #include "uct/tcp/options.hpp"
 
 namespace tagwire::tcp {
@@ -23,6 +30,11 @@ namespace {
 constexpr double kAssumedMbitPerS = 10000;
 constexpr double kLoopbackMbitPerS = 80000;
 constexpr double kBytesPerMbit = 1e6 / 8;
+
+/// The option chooses interfaces, and not just all.
+bool is_choice(const char* wanted) {
+    return wanted[0] != '^' && std::strcmp(wanted, "*") != 0;
+}
 
 /// TAGWIRE_TCP_DEVICES.
 bool admits(const char* wanted, const std::string& name) {
@@ -47,13 +59,24 @@ double mbit_per_s_of(const std::string& name) {
     return speed;
 }
 
-/// The better one of an interface's addresses has the lower rank: IPv4, global IPv6, link-local.
-int rank_of(const sockaddr& address) {
+bool is_hardware(const std::string& name) {
+    return ::access(("/sys/class/net/" + name + "/device").c_str(), F_OK) == 0;
+}
+
+/// The better one of an interface's addresses has the lower rank: IPv4, global IPv6 by how long it
+/// stays, link-local.
+constexpr int kRankLinkLocal = 10;
+constexpr int kRankUnusable = INT_MAX;
+
+int rank_of(const sockaddr& address, const Networks& networks) {
     if (address.sa_family == AF_INET)
         return 0;
     sockaddr_in6 inet6;
     std::memcpy(&inet6, &address, sizeof inet6);
-    return IN6_IS_ADDR_LINKLOCAL(&inet6.sin6_addr) ? 2 : 1;
+    const Lasting lasting = networks.lasting(inet6.sin6_addr);
+    if (lasting == Lasting::kUnusable)
+        return kRankUnusable;
+    return IN6_IS_ADDR_LINKLOCAL(&inet6.sin6_addr) ? kRankLinkLocal : 1 + static_cast<int>(lasting);
 }
 
 bool is_wanted(const sockaddr* address, Family family) {
@@ -75,10 +98,11 @@ std::string problem_of(const std::string& name, unsigned flags, const char* want
 
 struct Listed {
     Device device;
-    int rank = INT_MAX;
+    int rank = kRankUnusable;
 };
 
-void add(const ifaddrs& entry, const DeviceOptions& options, std::vector<Listed>* all) {
+void add(const ifaddrs& entry, const DeviceOptions& options, const Networks& networks,
+         std::vector<Listed>* all) {
     const std::string name = entry.ifa_name;
     const bool is_loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
     auto place = std::ranges::find_if(*all, [&](const Listed& e) { return e.device.name == name; });
@@ -92,15 +116,53 @@ void add(const ifaddrs& entry, const DeviceOptions& options, std::vector<Listed>
     constexpr unsigned kUsable = IFF_UP | IFF_RUNNING;
     if ((entry.ifa_flags & kUsable) != kUsable || !admits(options.devices.text, name) ||
         !is_wanted(entry.ifa_addr, static_cast<Family>(options.family)) ||
-        rank_of(*entry.ifa_addr) >= place->rank)
+        rank_of(*entry.ifa_addr, networks) >= place->rank)
         return;
-    place->rank = rank_of(*entry.ifa_addr);
+    place->rank = rank_of(*entry.ifa_addr, networks);
     sockaddr_storage address{};
     std::memcpy(&address, entry.ifa_addr,
                 entry.ifa_addr->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
     place->device.address = ip_of(address);
     place->device.address.is_loopback = is_loopback;
     place->device.problem.clear();
+    if (place->rank == kRankLinkLocal && !is_loopback && !is_choice(options.devices.text))
+        place->device.problem =
+            "it has a link-local address alone; name it in TAGWIRE_TCP_DEVICES to use it";
+}
+
+/// By which usable ones are ordered, the best first.
+struct Merit {
+    bool is_loopback, has_no_default_route, is_no_hardware;
+    double slowness;
+
+    auto operator<=>(const Merit&) const = default;
+};
+
+void sort_best_first(const Networks& networks, std::vector<Device>* devices) {
+    std::vector<std::pair<Merit, Device>> order;
+    for (Device& each : *devices) {
+        Merit merit{each.address.is_loopback, false, false, 0};
+        if (each.problem.empty()) {
+            merit.has_no_default_route = !networks.has_default_route(each.name);
+            merit.is_no_hardware = !is_hardware(each.name);
+            merit.slowness = -speed_of(each).bytes_per_s;
+        }
+        order.emplace_back(merit, std::move(each));
+    }
+    std::ranges::stable_sort(order, std::ranges::less(),
+                             [](const auto& each) -> const Merit& { return each.first; });
+    devices->clear();
+    for (auto& [merit, device] : order)
+        devices->push_back(std::move(device));
+}
+
+/// The best come first.
+void leave_out_what_is_too_many(std::vector<Device>* devices) {
+    std::size_t used = 0;
+    for (Device& each : *devices)
+        if (each.problem.empty() && !each.address.is_loopback && ++used > kDevicesMax)
+            each.problem = fmt::format(
+                "{} others come first; name it in TAGWIRE_TCP_DEVICES to use it", kDevicesMax);
 }
 
 }  // namespace
@@ -123,16 +185,35 @@ std::vector<Device> list_devices() {
                     ucs::error_text(errno).c_str());
         return {};
     }
+    const Networks networks = Networks::read();
     std::vector<Listed> all;
     for (const ifaddrs* entry = entries; entry != nullptr; entry = entry->ifa_next)
-        add(*entry, *options, &all);
+        add(*entry, *options, networks, &all);
     ::freeifaddrs(entries);
-    // The loopback interface is the last.
-    std::stable_partition(all.begin(), all.end(),
-                          [](const Listed& each) { return !each.device.address.is_loopback; });
     std::vector<Device> devices;
     for (Listed& each : all)
         devices.push_back(std::move(each.device));
+    sort_best_first(networks, &devices);
+    if (!is_choice(options->devices.text))
+        leave_out_what_is_too_many(&devices);
+    return devices;
+}
+
+DeviceList::Devices DeviceList::now() {
+    constexpr std::uint64_t kFreshNs = 1'000'000'000;
+    {
+        const std::lock_guard locked(lock_);
+        if (devices_ != nullptr && ucs::clock_now_ns() - listed_ < kFreshNs)
+            return devices_;
+    }
+    return renew();
+}
+
+DeviceList::Devices DeviceList::renew() {
+    auto devices = std::make_shared<const std::vector<Device>>(list_devices());
+    const std::lock_guard locked(lock_);
+    listed_ = ucs::clock_now_ns();
+    devices_ = devices;
     return devices;
 }
 

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <span>
 
-#include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/sys/private_fd.hpp"
 
 namespace tagwire::tcp {
 
@@ -23,10 +24,14 @@ constexpr std::uint64_t kWatchedMask = (1U << kWatchedBits) - 1;
 class EventSet {
   public:
     ucs_status_t open() {
+        pid_ = ::getpid();
         epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
         return epoll_ ? UCS_OK : ucs::fd_error("epoll_create1", errno);
     }
     [[nodiscard]] int fd() const { return epoll_.get(); }
+    /// False in a child that inherited the interface: the objects that the kernel keeps for both
+    /// are the parent's.
+    [[nodiscard]] bool is_ours() const { return ::getpid() == pid_; }
 
     static std::uint64_t token(const Connection& connection) {
         return reinterpret_cast<std::uintptr_t>(&connection);
@@ -41,7 +46,11 @@ class EventSet {
     bool change(int fd, std::uint64_t token, std::uint32_t events) {
         return control(EPOLL_CTL_MOD, fd, token, events);
     }
-    void unwatch(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+    /// Closing is not enough: a child that holds the descriptor, too, keeps the watch alive.
+    void unwatch(int fd) {
+        if (is_ours())
+            ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    }
     /// Those that have happened: `events_p` is filled from its beginning.
     [[nodiscard]] std::span<epoll_event> take(std::span<epoll_event> events_p) const {
         const int count =
@@ -60,7 +69,8 @@ class EventSet {
         return false;
     }
 
-    ucs::UniqueFd epoll_;
+    ucs::PrivateFd epoll_;
+    pid_t pid_ = 0;
 };
 
 }  // namespace tagwire::tcp

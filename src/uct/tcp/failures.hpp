@@ -5,6 +5,7 @@
 
 #include <ucs/type/status.h>
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::tcp {
@@ -37,6 +38,7 @@ class Failures {
     TcpIface& iface_;
     ucs::ReserveVector<Connection*> failed_;
     ucs::ReserveVector<Connection*> buried_;
+    ucs::Rarely violations_;
 };
 
 }  // namespace tagwire::tcp

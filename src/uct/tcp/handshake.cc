@@ -45,7 +45,7 @@ Verdict Connections::judge(const Hello& hello, Connection** connection_p) {
     return Verdict::kWelcome;
 }
 
-void Connections::take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_complete) {
+void Connections::take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_complete) {
     Connection* connection = nullptr;
     const Verdict verdict = is_complete ? judge(hello, &connection) : Verdict::kForeign;
     iface_.set_socket_options(fd.get());
@@ -56,8 +56,10 @@ void Connections::take_hello(ucs::UniqueFd fd, const Hello& hello, bool is_compl
     }
     if (verdict != Verdict::kWelcome) {
         iface_.count(TcpCounter::kRefused);
-        TW_LOG_WARN("tcp: a connection to %s port %u was refused: %s",
-                    text_of(iface_.device().address).c_str(), iface_.port(), sentence_of(verdict));
+        if (refusals_.happens())
+            TW_LOG_WARN("tcp: a connection to %s port %u was refused (%lu until now): %s",
+                        text_of(iface_.device().address).c_str(), iface_.port(), refusals_.count(),
+                        sentence_of(verdict));
         return;
     }
     if (connection == nullptr) {

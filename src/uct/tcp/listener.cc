@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/listener.hpp"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/sys/process.hpp"
 #include "ucs/time/clock.hpp"
 #include "uct/tcp/congestion.hpp"
 #include "uct/tcp/tcp_iface.hpp"
@@ -21,6 +23,8 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr unsigned kAcceptsPerCall = 16;
+constexpr std::uint64_t kPauseNs = 100'000'000;
+constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 struct PortRange {
     std::uint16_t first = 0;
@@ -53,7 +57,22 @@ std::uint16_t bound_port(int fd) {
     return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
+/// Strangers have any number of addresses of an IPv6 network.
+std::uint64_t host_of(const sockaddr_storage& from) {
+    const IpAddress ip = ip_of(from);
+    std::uint64_t host = 0;
+    std::memcpy(&host, ip.bytes.data(), sizeof host);
+    return host;
+}
+
+/// The descriptors or the memory are others' for now.
+bool is_out_of_descriptors(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 }  // namespace
+
+Listener::Listener(TcpIface& owner) : iface_(owner), random_(ucs::random_u64()) {}
 
 ucs_status_t Listener::open() {
     const char* text = iface_.options().ports.text;
@@ -93,6 +112,12 @@ ucs_status_t Listener::bind(std::uint16_t port) {
             set_congestion_control(socket_.get(), iface_.options().congestion.text);
         status != UCS_OK)
         return status;
+    // Connections that this host has closed keep a port for a minute.
+    const int on = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const auto silence_s =
+        static_cast<int>((iface_.options().hello_timeout_ns + kNsPerSecond - 1) / kNsPerSecond);
+    ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s);
     socklen_t bytes = 0;
     const sockaddr_storage address = sockaddr_of(ip, port, &bytes);
     if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
@@ -107,29 +132,44 @@ ucs_status_t Listener::bind(std::uint16_t port) {
 unsigned Listener::accept() {
     unsigned count = 0;
     for (; count < kAcceptsPerCall; ++count) {
-        ucs::UniqueFd fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        sockaddr_storage from{};
+        socklen_t bytes = sizeof from;
+        ucs::PrivateFd fd(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &bytes,
+                                    SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fd) {
-            if ((errno == EMFILE || errno == ENFILE) && !std::exchange(is_out_of_fds_, true))
-                ucs::fd_error("accept4", errno);
+            if (is_out_of_descriptors(errno))
+                pause(errno);
             break;
         }
-        is_out_of_fds_ = false;
-        admit(std::move(fd));
+        admit(std::move(fd), host_of(from));
     }
     return count;
 }
 
-void Listener::admit(ucs::UniqueFd fd) {
+/// Those that wait stay in the kernel's queue.
+void Listener::pause(int error) {
+    if (pauses_.happens())
+        TW_LOG_WARN("tcp: peers wait for %s port %u to accept them (%lu times until now): %s",
+                    text_of(iface_.device().address).c_str(), port_, pauses_.count(),
+                    ucs::error_text(error).c_str());
+    iface_.events.change(socket_.get(), EventSet::token(Watched::kListener, 0), 0);
+    paused_until_ = ucs::clock_now_ns() + kPauseNs;
+    iface_.note_deadline(paused_until_);
+}
+
+void Listener::admit(ucs::PrivateFd fd, std::uint64_t host) {
     HalfOpen& half = free_place();
     const auto index = static_cast<std::uint64_t>(&half - places_.data());
     half.fd = std::move(fd);
     half.have = 0;
+    half.host = host;
     half.deadline = ucs::clock_now_ns() + iface_.options().hello_timeout_ns;
     ++half_open_;
     const std::uint64_t which = index << 32 | ++half.serial;
     if (!iface_.events.watch(half.fd.get(), EventSet::token(Watched::kHalfOpen, which), EPOLLIN))
-        close(half);
+        return close(half);
     iface_.note_deadline(half.deadline);
+    read(EventSet::token(Watched::kHalfOpen, which));  // mostly the Hello is here
 }
 
 Listener::HalfOpen& Listener::free_place() {
@@ -138,14 +178,30 @@ Listener::HalfOpen& Listener::free_place() {
             return half;
     if (places_.size() < iface_.options().half_open_max)
         return places_.emplace_back();
-    HalfOpen& oldest = *std::ranges::min_element(places_, {}, &HalfOpen::deadline);
+    HalfOpen& crowded = crowded_place();
     TW_LOG_DEBUG("tcp: a silent connection was ended to make room (TAGWIRE_TCP_HALF_OPEN)");
     iface_.count(TcpCounter::kRefused);
-    close(oldest);
-    return oldest;
+    close(crowded);
+    return crowded;
+}
+
+/// All places are taken. A flood of one host has nearly all of them.
+Listener::HalfOpen& Listener::crowded_place() {
+    const auto draw = [this](std::size_t below) {
+        random_ = random_ * 6364136223846793005 + 1442695040888963407;  // Knuth's
+        return below == 0 ? 0 : (random_ >> 32) % below;
+    };
+    const auto places_of = [this](const HalfOpen& half) {
+        return std::ranges::count(places_, half.host, &HalfOpen::host);
+    };
+    const std::size_t first = draw(places_.size());
+    HalfOpen& one = places_[first];
+    HalfOpen& other = places_[(first + 1 + draw(places_.size() - 1)) % places_.size()];
+    return places_of(one) >= places_of(other) ? one : other;
 }
 
 void Listener::close(HalfOpen& half) {
+    iface_.events.unwatch(half.fd.get());
     half.fd.reset();
     --half_open_;
 }
@@ -180,6 +236,12 @@ void Listener::answer(HalfOpen& half) {
 }
 
 void Listener::expire(std::uint64_t now_ns) {
+    if (paused_until_ != 0 && now_ns >= paused_until_) {
+        paused_until_ = 0;
+        iface_.events.change(socket_.get(), EventSet::token(Watched::kListener, 0), EPOLLIN);
+    } else if (paused_until_ != 0) {
+        iface_.note_deadline(paused_until_);
+    }
     for (HalfOpen& half : places_) {
         if (!half.fd)
             continue;

@@ -4,15 +4,20 @@
 // Owner thread only. Invariants
 //  (1) Of a connection that is half open at most sizeof(Hello) bytes are read, and nothing is
 //      allocated for it but its place here.
-//  (2) At most TAGWIRE_TCP_HALF_OPEN are here, each for TAGWIRE_TCP_HELLO_TIMEOUT. One more ends
-//      the oldest: an honest peer greets at once, so a flood of silent ones does not keep it out.
+//  (2) The kernel keeps a connection until its first bytes have come (TCP_DEFER_ACCEPT), so silent
+//      strangers cost neither a place nor a wake-up; while it is flooded it hands them over.
+//  (3) At most TAGWIRE_TCP_HALF_OPEN are here, each for TAGWIRE_TCP_HELLO_TIMEOUT. One more ends
+//      another: of two at random that whose host has more places, so a flood of one
+//      host keeps no other host out, and no honest peer is ended for being far away.
+//  (4) Without descriptors nothing is accepted for kPauseNs: who sleeps is not woken meanwhile.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "ucs/log/rarely.hpp"
 #include "ucs/memory/reserve.hpp"
-#include "ucs/sys/fd.hpp"
+#include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/wire.hpp"
 
 namespace tagwire::tcp {
@@ -21,7 +26,7 @@ class TcpIface;
 
 class Listener {
   public:
-    explicit Listener(TcpIface& owner) : iface_(owner) {}
+    explicit Listener(TcpIface& owner);
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
 
@@ -33,30 +38,35 @@ class Listener {
     unsigned accept();
     /// Bytes have come for a half-open connection; `token` as it was given to the event set.
     unsigned read(std::uint64_t token);
-    /// Ends those that have said nothing for too long.
+    /// Ends those that have said nothing for too long, and a pause.
     void expire(std::uint64_t now_ns);
     [[nodiscard]] std::size_t half_open() const { return half_open_; }
 
   private:
     struct HalfOpen {
-        ucs::UniqueFd fd;  // none: free
+        ucs::PrivateFd fd;  // none: free
         std::uint32_t serial = 0;
         std::uint32_t have = 0;
         std::uint64_t deadline = 0;  // ns
+        std::uint64_t host = 0;      // whom it comes from: an IPv4 address, or an IPv6 network
         Hello hello{};
     };
 
     ucs_status_t bind(std::uint16_t port);
-    void admit(ucs::UniqueFd fd);
+    void admit(ucs::PrivateFd fd, std::uint64_t host);
     HalfOpen& free_place();
+    HalfOpen& crowded_place();
+    void pause(int error);
     void close(HalfOpen& half);
     void answer(HalfOpen& half);
 
     TcpIface& iface_;
-    ucs::UniqueFd socket_;
+    ucs::PrivateFd socket_;
     std::uint16_t port_ = 0;
     std::size_t half_open_ = 0;
-    bool is_out_of_fds_ = false;  // logged
+    std::uint64_t paused_until_ = 0;  // ns; 0: it accepts
+    ucs::Rarely pauses_;
+    std::uint64_t random_;
     ucs::ReserveVector<HalfOpen> places_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/ops.hpp"
 
+#include "ucs/debug/check.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -28,7 +29,7 @@ void OpList::erase(Op& op) {
 }
 
 bool OpTable::has_room(const Connection& connection) const {
-    return connection.ops_count < kPerConnectionMax &&
+    return connection.ops_count + connection.unanswered < kRequestsMax &&
            (!free_.empty() || table_.size() < kCountMax);
 }
 
@@ -88,22 +89,46 @@ Op* OpTable::find(const Connection& connection, std::uint64_t id) {
     return op != nullptr && op->connection == &connection ? op : nullptr;
 }
 
+void OpTable::end_receive(Op& op) {
+    op.connection->receives.erase(op);
+    release(op);
+}
+
 void OpTable::finish(Op& op, ucs_status_t status) {
+    TW_ASSERT(op.kind != OpKind::kReceive);
     Connection& connection = *op.connection;
     uct_completion_t* completion = op.completion;
-    if (op.kind == OpKind::kReceive) {
-        connection.receives.erase(op);
-    } else {
-        connection.ops.erase(op);
-        --connection.ops_count;
-        connection.gets -= is_get(op.kind) ? 1 : 0;
-    }
+    connection.ops.erase(op);
+    --connection.ops_count;
+    connection.gets -= is_get(op.kind) ? 1 : 0;
     release(op);
     if (connection.gets == 0)
         connection.fence_waits = false;
     if (completion != nullptr)
         uct::invoke_completion(completion, status);
     settle_flushes(connection);
+}
+
+void OpTable::abandon(Op& op, ucs_status_t status) {
+    Connection& connection = *op.connection;
+    connection.unanswered += op.kind == OpKind::kFlush ? 0 : 1;
+    recall(connection);
+    finish(op, status);
+}
+
+/// One at a time, and long before the requests come to their limit.
+void OpTable::recall(Connection& connection) {
+    if (connection.recalled > 0 || connection.unanswered < kRequestsMax / 2 ||
+        connection.failure != UCS_OK)
+        return;
+    connection.recalled = connection.unanswered;
+    static_cast<void>(
+        iface_.sender.send_control(connection, Kind::kFlushRequest, FlushRequestBody{kRecallOp}));
+}
+
+void OpTable::end_recall(Connection& connection) {
+    connection.unanswered -= std::exchange(connection.recalled, 0);
+    recall(connection);
 }
 
 void OpTable::settle_flushes(Connection& connection) {
@@ -131,7 +156,7 @@ void OpTable::cancel(Connection& connection, const TcpEp* ep, ucs_status_t statu
             if (ep != nullptr && op->ep != ep)
                 continue;
             iface_.sender.let_go(*op);
-            finish(*op, status);
+            abandon(*op, status);
             again = true;  // the callback may have ended others
             break;
         }

@@ -68,10 +68,14 @@ class OpList {
     Op* tail_ = nullptr;
 };
 
+/// Requests of one side of a connection that the other side has not replied to: its operations
+/// that are under way, and those that were cancelled behind their request. Receives of rendezvous
+/// are not counted, as their sender counts them. This side sends no more; limits.hpp derives from
+/// it what the peer may ask for.
+constexpr std::uint32_t kRequestsMax = 512;
+
 class OpTable {
   public:
-    /// Operations of one connection that are under way; receives of rendezvous are not counted.
-    static constexpr std::uint32_t kPerConnectionMax = 512;
     static constexpr std::uint32_t kCountMax = 1U << 18;
 
     explicit OpTable(TcpIface& owner) : iface_(owner) {}
@@ -81,12 +85,23 @@ class OpTable {
     /// Null: as many as may be are under way.
     Op* create(Connection& connection, OpKind kind, TcpEp* ep, uct_completion_t* comp);
     [[nodiscard]] bool has_room(const Connection& connection) const;
+    /// Completes one whose request the peer may not have replied to. It counts until the peer has
+    /// replied to a recall, which comes behind all replies to what was sent before.
+    void abandon(Op& op, ucs_status_t status);
+    /// The peer has replied to the recall.
+    void end_recall(Connection& connection);
     /// Null: the operation of this number is gone, or another connection's.
     Op* find(const Connection& connection, std::uint64_t id);
     /// The same of a number that is ours alone.
     Op* find(std::uint64_t id);
+    /// The number of an operation among all of the interface; never 0.
+    static std::uint32_t serial_of(std::uint64_t id) {
+        return static_cast<std::uint32_t>(id >> 32);
+    }
     /// Completes it. In progress, or where the program expects callbacks.
     void finish(Op& op, ucs_status_t status);
+    /// A kReceive is gone; runs no callback.
+    void end_receive(Op& op);
     /// Ends those of an endpoint; null: of all.
     void cancel(Connection& connection, const TcpEp* ep, ucs_status_t status);
     /// Flushes at the head of the list that are done.
@@ -94,6 +109,7 @@ class OpTable {
 
   private:
     void release(Op& op);
+    void recall(Connection& connection);
 
     TcpIface& iface_;
     ucs::ReserveVector<std::unique_ptr<Op>> table_;

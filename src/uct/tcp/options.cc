@@ -96,7 +96,9 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kCount,
      .unit = "connections",
      .default_value = "64",
-     .doc = "Accepted connections whose peer has not proved itself yet; one more ends the oldest.",
+     .doc =
+         "Accepted connections whose peer has not proved itself yet; one more ends one of the host "
+         "that has most of them.",
      .offset = offsetof(TcpOptions, half_open_max),
      .min = 1,
      .max = 4096},

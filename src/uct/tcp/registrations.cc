@@ -7,10 +7,8 @@
 
 namespace tagwire::tcp {
 
-// A random start, so that a key of an earlier process is not good by chance.
-Registrations::Registrations() : generation_(ucs::random_u64()) {}
-
 bool Registrations::add(Registration& registration) {
+    const std::uint64_t generation = ucs::random_u64();
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
         if (entries_.size() == kCountMax)
@@ -20,7 +18,7 @@ bool Registrations::add(Registration& registration) {
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    registration.key = {index, 0, ++generation_};
+    registration.key = {index, 0, generation};
     entries_[index].registration = &registration;
     return true;
 }

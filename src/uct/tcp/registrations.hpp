@@ -3,7 +3,8 @@
 //
 // Peers send requests and the owner moves the bytes, so a key is only looked up here: unlike sm's
 // table it has no generations that peers read, but pins. Invariants
-//  (1) A key is good from add() until remove() returns; no generation is used twice.
+//  (1) A key is good from add() until remove() returns. Its generation is random, so that a key
+//      leads to no other one, and none of an earlier registration or process is good.
 //  (2) Whoever lets the kernel read or write registered memory pins it for that one system call and
 //      runs no callback meanwhile. remove() waits for pins, so nobody touches the memory after it.
 #pragma once
@@ -64,7 +65,7 @@ class Registrations {
         std::byte* address_ = nullptr;
     };
 
-    Registrations();
+    Registrations() = default;
     Registrations(const Registrations&) = delete;
     Registrations& operator=(const Registrations&) = delete;
 
@@ -94,7 +95,6 @@ class Registrations {
     void unpin(std::uint32_t index);
 
     std::mutex mutex_;
-    std::uint64_t generation_;
     ucs::ReserveDeque<Entry> entries_;
     ucs::ReserveVector<std::uint32_t> free_;
 };

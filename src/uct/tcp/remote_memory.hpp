@@ -23,13 +23,18 @@ class RemoteMemory {
     /// Where the next bytes of a put or a get go, until the pin is released. Bytes without a place
     /// become waste.
     void find_place(Connection& connection, Incoming& in, Registrations::Pin* pin);
+    /// The place cannot be written: the rest has none, and the operation fails.
+    void lose_place(Connection& connection, Incoming& in);
     void count_placed(Connection& connection, const Incoming& in, std::size_t bytes);
     void finish_placed(Connection& connection, const FrameHead& head, const PutBody& put,
                        std::uint64_t op, ucs_status_t status);
 
   private:
     /// A get or a receive has all of its data.
+    void finish_put(Connection& connection, const FrameHead& head, const PutBody& put,
+                    ucs_status_t status);
     void finish_get(Op& op, ucs_status_t status);
+    void unpack(Op& op);
     ucs_status_t start_stream(Connection& connection, const GetRequestBody& request);
     ucs_status_t serve(Connection& connection, const GetRequestBody& request);
 

@@ -62,7 +62,7 @@ void Rendezvous::finish_receive(Op& op, ucs_status_t status) {
     Posted& posted = *op.posted;
     const std::uint64_t tag = op.tag;
     const std::uint64_t length = op.length;
-    iface_.ops.finish(op, status);
+    iface_.ops.end_receive(op);
     iface_.tags.complete(posted, tag, 0, length, status);
 }
 

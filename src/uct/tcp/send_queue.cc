@@ -86,14 +86,14 @@ void TxStream::begin_frame() {
     left -= data;
     frame_left = data;
     head_sent = 0;
-    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData,
-                    is_put ? std::uint8_t{0} : kDoneFollows, 0};
+    const std::uint8_t more = left > 0 ? kMoreFollows : std::uint8_t{0};
+    FrameHead frame{0, is_put ? Kind::kPut : Kind::kGetData, is_put ? more : kDoneFollows, 0};
     const std::size_t body = body_bytes(frame.kind);
     frame.bytes = static_cast<std::uint32_t>(body + data);
     pad_left = static_cast<std::uint32_t>(padded(frame.bytes) - frame.bytes);
     std::memcpy(head, &frame, sizeof frame);
     if (is_put) {
-        const PutBody put{left == 0 ? op : 0, address, key};
+        const PutBody put{left == 0 ? op : 0, address, key};  // key.part names the put
         std::memcpy(head + sizeof frame, &put, sizeof put);
         address += data;
     } else {
@@ -147,7 +147,7 @@ void SendQueue::pop_front(TxPools& pools) {
         tail_ = nullptr;
     if (item.type == TxItem::Type::kStream)
         gets_ -= static_cast<TxStream&>(item).is_put ? 0 : 1;
-    if (item.type == TxItem::Type::kStream || static_cast<TxChunk&>(item).is_heap)
+    if (item.type == TxItem::Type::kStream || static_cast<TxChunk&>(item).is_counted)
         ++written_;
     destroy(pools, item);
 }
@@ -241,109 +241,80 @@ bool SendQueue::append_done(TxPools& pools, std::uint64_t op, ucs_status_t statu
     return true;
 }
 
+namespace {
+
+ucs_status_t status_of_errno(int error) {
+    switch (error) {
+        case EAGAIN:
+        case ENOBUFS:
+        case ENOMEM:
+            return UCS_ERR_NO_RESOURCE;
+        case EFAULT:
+            return UCS_ERR_INVALID_ADDR;
+        case EPIPE:
+        case ECONNRESET:
+            return UCS_ERR_CONNECTION_RESET;
+        case ETIMEDOUT:
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+            return UCS_ERR_ENDPOINT_TIMEOUT;
+        default:
+            return UCS_ERR_IO_ERROR;
+    }
+}
+
+}  // namespace
+
 ucs_status_t SendQueue::write(int fd, TxPools& pools, Registrations& registrations) {
     while (head_ != nullptr) {
-        ssize_t done = 0;
-        std::size_t wanted = 0;
-        if (head_ == tail_ && head_->type == TxItem::Type::kChunk) [[likely]] {
-            auto& chunk = static_cast<TxChunk&>(*head_);
-            wanted = chunk.end - chunk.begin;
-            if (wanted == 0) {  // reserved and not used
-                pop_front(pools);
-                return UCS_OK;
-            }
-            done = ::send(fd, chunk.data() + chunk.begin, wanted, MSG_NOSIGNAL | MSG_DONTWAIT);
-        } else {
-            Gathered gathered;
-            for (TxItem* item = head_; item != nullptr && !gathered.is_full(); item = item->next) {
-                if (item->type == TxItem::Type::kChunk) {
-                    auto& chunk = static_cast<TxChunk&>(*item);
-                    gathered.add(chunk.data() + chunk.begin, chunk.end - chunk.begin);
-                } else if (gathered.pins_count == kPinsMax ||
-                           !gathered.add_frame(static_cast<TxStream&>(*item), registrations)) {
-                    break;
-                }
-            }
-            msghdr message{};
-            message.msg_iov = gathered.iov.data();
-            message.msg_iovlen = gathered.count;
-            wanted = gathered.bytes;
-            done = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        }
-        if (done < 0) {
-            if (errno == EINTR)
-                continue;
-            const bool is_full = errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
-            return is_full ? UCS_ERR_NO_RESOURCE : UCS_ERR_CONNECTION_RESET;
-        }
-        consume(pools, static_cast<std::size_t>(done));
-        if (static_cast<std::size_t>(done) < wanted)
+        bool is_partial = false;
+        ucs_status_t status = give(fd, pools, registrations, &is_partial);
+        // One of several streams: the oldest is copied, until the one is found.
+        if (status == UCS_ERR_INVALID_ADDR) [[unlikely]]
+            status = copy_first_stream(pools, registrations);
+        if (status != UCS_OK)
+            return status;
+        if (is_partial)
             return UCS_ERR_NO_RESOURCE;
     }
     return UCS_OK;
 }
 
-/// The rest of the frame that has begun, as a chunk of its own. Null: no memory.
-TxChunk* SendQueue::copy_rest(TxStream& stream, Registrations& registrations) {
-    const std::size_t head = stream.head_bytes - stream.head_sent;
-    // A Done of which nothing was sent is not: another one follows.
-    const std::size_t tail = stream.tail_left < sizeof stream.tail ? stream.tail_left : 0;
-    const std::size_t bytes = head + stream.frame_left + stream.pad_left + tail;
-    void* memory = ucs::reserve_try_allocate(sizeof(TxChunk) + bytes);
-    if (memory == nullptr)
-        return nullptr;
-    auto* chunk = ::new (memory) TxChunk;
-    chunk->type = TxItem::Type::kChunk;
-    chunk->is_heap = true;
-    chunk->end = chunk->capacity = static_cast<std::uint32_t>(bytes);
-    std::memset(chunk->data(), 0, bytes);
-    std::memcpy(chunk->data(), stream.head + stream.head_sent, head);
-    if (stream.is_put) {
-        stream.cursor.gather(chunk->data() + head, stream.frame_left);
-    } else if (stream.frame_left > 0) {
-        const Registrations::Pin pin = registrations.pin(
-            stream.key, stream.address, stream.frame_left, UCT_MD_MEM_ACCESS_REMOTE_GET);
-        if (pin.address() != nullptr)
-            std::memcpy(chunk->data() + head, pin.address(), stream.frame_left);
-    }
-    std::memcpy(chunk->data() + bytes - tail, stream.tail_to_send(), tail);
-    return chunk;
-}
-
-bool SendQueue::let_go(TxPools& pools, Registrations& registrations, std::uint64_t op,
-                       bool is_put) {
-    TxItem* before = nullptr;
-    for (TxItem* item = head_; item != nullptr;) {
-        TxItem* next = item->next;
-        auto* stream = item->type == TxItem::Type::kStream ? static_cast<TxStream*>(item) : nullptr;
-        if (stream == nullptr || stream->is_put != is_put ||
-            (is_put ? stream->op : stream->owner_op) != op) {
-            before = item;
-            item = next;
-            continue;
+/// One system call.
+ucs_status_t SendQueue::give(int fd, TxPools& pools, Registrations& registrations,
+                             bool* is_partial_p) {
+    ssize_t done = 0;
+    std::size_t wanted = 0;
+    if (head_ == tail_ && head_->type == TxItem::Type::kChunk) [[likely]] {
+        auto& chunk = static_cast<TxChunk&>(*head_);
+        wanted = chunk.end - chunk.begin;
+        if (wanted == 0) {  // reserved and not used
+            pop_front(pools);
+            return UCS_OK;
         }
-        TxItem* instead = next;
-        if (stream->is_in_frame()) {
-            TxChunk* rest = copy_rest(*stream, registrations);
-            if (rest == nullptr)
-                return false;
-            rest->next = next;
-            instead = rest;
-        } else {
-            ++written_;
+        done = ::send(fd, chunk.data() + chunk.begin, wanted, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else {
+        Gathered gathered;
+        for (TxItem* item = head_; item != nullptr && !gathered.is_full(); item = item->next) {
+            if (item->type == TxItem::Type::kChunk) {
+                auto& chunk = static_cast<TxChunk&>(*item);
+                gathered.add(chunk.data() + chunk.begin, chunk.end - chunk.begin);
+            } else if (gathered.pins_count == kPinsMax ||
+                       !gathered.add_frame(static_cast<TxStream&>(*item), registrations)) {
+                break;
+            }
         }
-        (before != nullptr ? before->next : head_) = instead;
-        if (tail_ == item)
-            tail_ = instead == next ? before : instead;
-        before = instead == next ? before : instead;
-        gets_ -= is_put ? 0 : 1;
-        const std::uint64_t reader_op = stream->op;
-        pools.streams.destroy(stream);
-        if (!is_put && !append_done(pools, reader_op, UCS_ERR_CANCELED))
-            return false;
-        item = before != nullptr ? before->next : head_;
+        msghdr message{};
+        message.msg_iov = gathered.iov.data();
+        message.msg_iovlen = gathered.count;
+        wanted = gathered.bytes;
+        done = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    return true;
+    if (done < 0)
+        return errno == EINTR ? UCS_OK : status_of_errno(errno);
+    consume(pools, static_cast<std::size_t>(done));
+    *is_partial_p = static_cast<std::size_t>(done) < wanted;
+    return UCS_OK;
 }
 
 void SendQueue::clear(TxPools& pools) {

@@ -7,7 +7,8 @@
 // Owner thread only. Invariants
 //  (1) A frame that has begun is sent to its end, or the connection ends.
 //  (2) write() runs no callback of the program.
-//  (3) Registered memory is read under a pin, by one system call (registrations.hpp).
+//  (3) Registered memory is read under a pin, by one system call (registrations.hpp), and by ones
+//      that fail where it cannot be read.
 #pragma once
 
 #include <sys/uio.h>
@@ -34,7 +35,8 @@ struct TxChunk : TxItem {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     std::uint32_t capacity = 0;
-    bool is_heap = false;  // not of the pool
+    bool is_heap = false;     // not of the pool
+    bool is_counted = false;  // heap: stands for a stream, which counts one
     [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
@@ -70,7 +72,8 @@ struct TxPools {
     static constexpr std::uint32_t kChunkBytes = kSegBytesMax + 512;
     ucs::Mpool chunks;
     ucs::ObjectPool<TxStream> streams;
-    /// Rendezvous whose data the kernel has; progress ends them.
+    /// Rendezvous whose data the kernel has, and puts whose source cannot be read; progress ends
+    /// them.
     struct Sent {
         std::uint64_t op;
         ucs_status_t status;
@@ -99,8 +102,9 @@ class SendQueue {
     void commit(std::size_t bytes);
     void push(TxStream& stream);
 
-    /// Gives the kernel as much as it takes. UCS_OK: all. UCS_ERR_NO_RESOURCE: it is full. Else the
-    /// connection is broken.
+    /// Gives the kernel as much as it takes. UCS_OK: all. UCS_ERR_NO_RESOURCE: it is full.
+    /// UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT: the connection is broken. Else it must
+    /// end. A stream whose memory cannot be read fails alone.
     ucs_status_t write(int fd, TxPools& pools, Registrations& registrations);
 
     /// The memory of a put, or of a get from rendezvous `op`, is the program's again: the rest of
@@ -116,7 +120,11 @@ class SendQueue {
     void append(TxItem& item);
     void pop_front(TxPools& pools);
     void consume(TxPools& pools, std::size_t bytes);
-    static TxChunk* copy_rest(TxStream& stream, Registrations& registrations);
+    ucs_status_t give(int fd, TxPools& pools, Registrations& registrations, bool* is_partial_p);
+    /// The current frame of the oldest stream becomes a chunk. UCS_ERR_NO_MEMORY.
+    ucs_status_t copy_first_stream(TxPools& pools, Registrations& registrations);
+    void drop_stream(TxPools& pools, TxStream& stream, TxItem* before);
+    static TxChunk* copy_rest(TxStream& stream, Registrations& registrations, bool* is_good_p);
     static void destroy(TxPools& pools, TxItem& item);
 
     TxItem* head_ = nullptr;

@@ -3,6 +3,9 @@
 
 #include <utility>
 
+#include "ucs/log/log.hpp"
+#include "ucs/sys/checked_copy.hpp"
+#include "uct/tcp/limits.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -25,8 +28,10 @@ void Sender::commit_control(Connection& connection, std::size_t bytes) {
 
 void Sender::watch_for_room(Connection& connection, bool on) {
     const std::uint32_t wanted = EPOLLIN | (on ? std::uint32_t{EPOLLOUT} : 0U);
-    iface_.events.change(connection.fd.get(), EventSet::token(connection), wanted);
-    connection.is_watched_for_room = on;
+    if (iface_.events.change(connection.fd.get(), EventSet::token(connection), wanted))
+        connection.is_watched_for_room = on;
+    else
+        iface_.failures.fail(connection, UCS_ERR_NO_MEMORY);  // nobody would tell of room
 }
 
 void Sender::write(Connection& connection) {
@@ -36,19 +41,42 @@ void Sender::write(Connection& connection) {
         connection.tx.write(connection.fd.get(), iface_.pools, iface_.registrations());
     if (!iface_.pools.sent.empty())
         iface_.want_work();
-    if (status == UCS_OK)
+    if (status != UCS_OK) [[unlikely]]
+        end_write(connection, status);
+}
+
+void Sender::end_write(Connection& connection, ucs_status_t status) {
+    const bool is_broken = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT;
+    if (status != UCS_ERR_NO_RESOURCE && !is_broken) {
+        TW_LOG_ERROR("tcp: the connection to %s port %u ends: writing failed: %s",
+                     text_of(connection.address).c_str(), connection.port,
+                     ucs_status_string(status));
+        iface_.failures.fail(connection, status);
         return;
+    }
     // A broken connection is found by who reads, behind the messages that came before.
     connection.is_blocked = true;
+    connection.is_silent |= status == UCS_ERR_ENDPOINT_TIMEOUT;
     iface_.count(TcpCounter::kBlocked);
-    if (status == UCS_ERR_NO_RESOURCE && !connection.is_watched_for_room)
+    if (!is_broken && !connection.is_watched_for_room)
         watch_for_room(connection, true);
+}
+
+ucs_status_t Sender::send_get_data(Connection& connection, std::uint64_t op, const std::byte* from,
+                                   std::size_t bytes) {
+    std::byte* to = reserve_control(connection, frame_bytes<GetDataBody>(bytes));
+    if (to == nullptr)
+        return UCS_ERR_NO_MEMORY;
+    const ucs_status_t status = ucs::read_checked(data_of<GetDataBody>(to), from, bytes);
+    if (status == UCS_OK)
+        commit_control(connection, put_frame(to, Kind::kGetData, 0, GetDataBody{op}, bytes));
+    return status;
 }
 
 std::byte* Sender::reserve_control(Connection& connection, std::size_t bytes) {
     if (connection.failure != UCS_OK)
         return nullptr;
-    // Nobody who keeps to the rules asks for so many replies at a time.
+    // Nobody who keeps to the protocol asks for so many replies at a time (limits.hpp).
     if (connection.tx.copied_bytes() > kControlBytesMax + iface_.options().queue_bytes) {
         iface_.failures.violation(connection, "flood of requests, and takes no replies");
         return nullptr;
@@ -57,6 +85,13 @@ std::byte* Sender::reserve_control(Connection& connection, std::size_t bytes) {
     if (to == nullptr)
         iface_.failures.fail(connection, UCS_ERR_NO_MEMORY);
     return to;
+}
+
+void Sender::report_failed_put(Connection& connection, ucs_status_t status) {
+    if (connection.failure_told > connection.tx.written())
+        return;
+    send_done(connection, 0, status);
+    connection.failure_told = connection.tx.queued();
 }
 
 void Sender::let_go(const Op& op) {

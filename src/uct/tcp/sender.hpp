@@ -44,6 +44,11 @@ class Sender {
         commit_control(connection, put_frame(to, kind, 0, body, bytes));
         return UCS_OK;
     }
+    /// A reply with a copy of registered memory. UCS_ERR_INVALID_ADDR: it cannot be read.
+    ucs_status_t send_get_data(Connection& connection, std::uint64_t op, const std::byte* from,
+                               std::size_t bytes);
+    /// The peer's next flush fails. It is told once, however many puts fail while its report waits.
+    void report_failed_put(Connection& connection, ucs_status_t status);
     void send_done(Connection& connection, std::uint64_t op, ucs_status_t status) {
         static_cast<void>(send_control(connection, Kind::kDone, DoneBody{op, status, 0}));
     }
@@ -63,8 +68,8 @@ class Sender {
   private:
     static constexpr std::uint32_t kGatherBytes = 16 * 1024;
     static constexpr std::uint32_t kGatherPartBytes = 32 * 1024;
-    static constexpr std::uint32_t kControlBytesMax = 1024 * 1024;
 
+    void end_write(Connection& connection, ucs_status_t status);
     std::byte* reserve_control(Connection& connection, std::size_t bytes);
     void commit_control(Connection& connection, std::size_t bytes);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
+#include "uct/checked_iov.hpp"
 #include "uct/tcp/tcp_iface.hpp"
 
 namespace tagwire::tcp {
@@ -69,7 +70,7 @@ void StreamReader::let_go(Connection& connection, const Posted& posted) {
     if (in == nullptr || in->posted != &posted)
         return;
     in->posted = nullptr;
-    in->waste_left += std::exchange(in->place_left, 0);
+    in->waste(UCS_OK);
 }
 
 // ---- Reading
@@ -120,13 +121,18 @@ unsigned StreamReader::read(Connection& connection) {
             return std::max(count, 1U);
         }
     }
+    if (got < 0 && errno == EFAULT && connection.incoming != nullptr) {
+        iface_.remote.lose_place(connection, *connection.incoming);
+        return 1;
+    }
     if (got < 0 && errno == EAGAIN) {
         if (connection.empty_reads < UINT8_MAX)
             ++connection.empty_reads;
         return 0;
     }
-    iface_.failures.fail(connection, got < 0 && errno == ETIMEDOUT ? UCS_ERR_ENDPOINT_TIMEOUT
-                                                                   : UCS_ERR_CONNECTION_RESET);
+    const bool is_silent = connection.is_silent || (got < 0 && errno == ETIMEDOUT);
+    iface_.failures.fail(connection,
+                         is_silent ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET);
     return 1;
 }
 
@@ -272,8 +278,12 @@ void StreamReader::place(Connection& connection, Incoming& in, const std::byte* 
                          std::size_t bytes) {
     Registrations::Pin pin;
     iface_.remote.find_place(connection, in, &pin);
-    const std::size_t placed = std::min<std::size_t>(bytes, in.place_left);
-    in.cursor.scatter(from, placed);
+    std::size_t placed = std::min<std::size_t>(bytes, in.place_left);
+    if (placed > 0 && !uct::scatter_checked(in.cursor, from, placed)) {
+        pin.release();  // no callback runs under a pin
+        iface_.remote.lose_place(connection, in);
+        placed = 0;
+    }
     in.place_left -= placed;
     in.put.address += placed;
     in.waste_left -= bytes - placed;
@@ -290,7 +300,7 @@ void StreamReader::finish_place(Connection& connection, Incoming& in) {
     std::memcpy(&eager, in.body, sizeof eager);
     destroy(in);
     if (posted != nullptr)
-        iface_.tags.complete(*posted, eager.tag, eager.imm, head.bytes - sizeof eager, UCS_OK);
+        iface_.tags.complete(*posted, eager.tag, eager.imm, head.bytes - sizeof eager, status);
     else
         iface_.remote.finish_placed(connection, head, put, op, status);
 }

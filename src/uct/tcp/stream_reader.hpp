@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "ucs/memory/mpool.hpp"
 #include "uct/desc_pool.hpp"
@@ -67,6 +68,12 @@ struct Incoming {
     PutBody put{};                 // the address goes on
     std::uint64_t op = 0;          // a get's
     ucs_status_t status = UCS_OK;
+
+    /// The rest has no place. UCS_OK: nobody waits for it.
+    void waste(ucs_status_t why) {
+        waste_left += std::exchange(place_left, 0);
+        status = why;
+    }
 };
 
 class StreamReader {

@@ -90,6 +90,10 @@ ucs_status_t TcpEp::flush(unsigned flags, uct_completion_t* comp) {
     }
     if (connection_->failure != UCS_OK)
         return connection_->failure;
+    if ((flags & TAGWIRE_UCT_FLUSH_FLAG_WRITE) != 0) {
+        owner.sender.write(*connection_);
+        return UCS_OK;
+    }
     if (!group_.empty())
         return UCS_ERR_NO_RESOURCE;
     const bool is_remote = (flags & TAGWIRE_UCT_FLUSH_FLAG_REMOTE) != 0;

@@ -163,7 +163,10 @@ ucs_status_ptr_t TcpEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsign
     const std::size_t length = buffer == nullptr ? 0 : iov->length;
     auto* registration = length > 0 ? static_cast<Registration*>(iov->memh) : nullptr;
     Registration* own = nullptr;
-    if (length > 0 && registration == nullptr) {
+    const auto is_readable = [](const Registration& by) {
+        return (by.flags & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0;
+    };
+    if (length > 0 && (registration == nullptr || !is_readable(*registration))) {
         uct_mem_h memh = nullptr;
         status = owner.tcp_md().mem_reg(buffer, length, UCT_MD_MEM_ACCESS_REMOTE_GET, &memh);
         if (status != UCS_OK)
@@ -192,7 +195,7 @@ ucs_status_t TcpEp::tag_rndv_cancel(void* handle) {
     TcpIface& owner = connection_->iface;
     op->completion = nullptr;
     owner.sender.let_go(*op);
-    owner.ops.finish(*op, UCS_OK);
+    owner.ops.abandon(*op, UCS_OK);
     return UCS_OK;
 }
 

@@ -5,12 +5,14 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "ucs/log/log.hpp"
 #include "uct/ops.hpp"
 #include "uct/tcp/congestion.hpp"
+#include "uct/tcp/networks.hpp"
 #include "uct/tcp/tcp_ep.hpp"
 
 namespace tagwire::tcp {
@@ -59,20 +61,29 @@ ucs_status_t TcpIface::open(TcpMd& md, uct::Worker& worker, const uct_iface_para
 }
 
 ucs_status_t TcpIface::find_device() {
-    std::string names;
-    for (Device& device : list_devices()) {
-        if (device.name == params().dev_name) {
-            if (device.problem.empty()) {
-                device_ = std::move(device);
-                speed_ = speed_of(device_);
-                return UCS_OK;
-            }
-            TW_LOG_ERROR("network interface %s is not used for TCP: %s", params().dev_name.c_str(),
-                         device.problem.c_str());
-            return UCS_ERR_NO_DEVICE;
-        }
-        names += (names.empty() ? "" : ", ") + device.name;
+    const auto find = [this](const DeviceList::Devices& devices) {
+        const auto found = std::ranges::find(*devices, params().dev_name, &Device::name);
+        return found == devices->end() ? nullptr : &*found;
+    };
+    DeviceList::Devices devices = md_.devices().now();
+    const Device* found = find(devices);
+    if (found == nullptr || !found->problem.empty()) {
+        devices = md_.devices().renew();  // it may have come up since
+        found = find(devices);
     }
+    if (found != nullptr && found->problem.empty()) {
+        device_ = *found;
+        speed_ = speed_of(device_);
+        return UCS_OK;
+    }
+    if (found != nullptr) {
+        TW_LOG_ERROR("network interface %s is not used for TCP: %s", params().dev_name.c_str(),
+                     found->problem.c_str());
+        return UCS_ERR_NO_DEVICE;
+    }
+    std::string names;
+    for (const Device& device : *devices)
+        names += (names.empty() ? "" : ", ") + device.name;
     TW_LOG_ERROR("network interface %s does not exist; there are: %s", params().dev_name.c_str(),
                  names.c_str());
     return UCS_ERR_NO_DEVICE;
@@ -119,12 +130,9 @@ TcpIface::~TcpIface() {
             tags.destroy(*std::exchange(connection->incoming->posted, nullptr));
         while (Op* receive = connection->receives.front()) {
             Posted& posted = *receive->posted;
-            ops.finish(*receive, UCS_ERR_CANCELED);
+            ops.end_receive(*receive);
             tags.destroy(posted);
         }
-        // The last messages of a program that closes without a flush.
-        if (connection->is_ready() && !connection->is_blocked && !connection->tx.empty())
-            static_cast<void>(connection->tx.write(connection->fd.get(), pools, registrations()));
         reader.drop(*connection);
         connection->tx.clear(pools);
     }
@@ -144,6 +152,7 @@ void TcpIface::close() {
         ep->destroy();
     if (eps > 0)
         TW_LOG_WARN("tcp interface closed with %zu endpoints", eps);
+    closing.run();
     delete this;
 }
 
@@ -182,7 +191,8 @@ ucs_status_t TcpIface::query(uct_iface_attr_t* attr) {
                       UCT_IFACE_FLAG_EP_KEEPALIVE | UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF |
                       UCT_IFACE_FLAG_ERRHANDLE_AM_ID | UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN |
                       UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
-                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE | TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS;
+                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE | TAGWIRE_UCT_IFACE_FLAG_GATHERS |
+                      TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS;
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
 
@@ -262,6 +272,16 @@ bool TcpIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr
             return say("the interface address has no port");
     }
     return true;
+}
+
+bool TcpIface::is_on_route(const uct_device_addr_t* dev_addr) {
+    const auto device = parse_device_address(dev_addr);
+    if (!device)
+        return false;
+    IpAddress to = ip_of(*device);
+    to.scope = device_.address.scope;
+    const auto source = source_towards(to);
+    return source && source->bytes == device_.address.bytes;
 }
 
 // ---- Flush, fence

@@ -23,6 +23,7 @@
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
+#include "uct/tcp/closing.hpp"
 #include "uct/tcp/connection.hpp"
 #include "uct/tcp/connections.hpp"
 #include "uct/tcp/devices.hpp"
@@ -87,6 +88,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     // ---- for tagwire's own queries ----
     bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                    std::string* reason) override;
+    bool is_on_route(const uct_device_addr_t* dev_addr) override;
     ucs::CounterSet counters() const override { return counters_.set(kTcpCounterInfos); }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
@@ -119,6 +121,8 @@ class alignas(64) TcpIface : public uct::BaseIface {
     static constexpr unsigned kTurnsPerClock = 64;
     static constexpr unsigned kPollBudget = 32;
     static constexpr std::size_t kEventsPerLook = 32;
+    /// A peer that waits is accepted by the first, and its Hello is read by the second.
+    static constexpr unsigned kSweeps = 2;
 
     TcpIface(TcpMd& md, uct::Worker& worker, const TcpOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
@@ -133,18 +137,26 @@ class alignas(64) TcpIface : public uct::BaseIface {
     /// Ends rendezvous whose data the kernel has.
     unsigned end_sent();
     void look_at_clock();
+    void end_sweep(std::size_t taken);
     void set_timer();
     [[nodiscard]] bool is_pending_blocked() const;
+    [[nodiscard]] std::size_t watched() const;
 
     TcpMd& md_;
     TcpOptions options_;
     Device device_;
     Speed speed_;
-    ucs::UniqueFd timer_;
+    ucs::PrivateFd timer_;
     std::uint64_t turns_ = 0;
     unsigned looks_left_ = 0;              // more connections are active than may be hot
     std::uint64_t deadline_ = UINT64_MAX;  // ns; something is to be looked at then
     std::uint64_t timer_set_ = UINT64_MAX;
+    // From a deadline on, until all events that were there then have been taken: late progress ends
+    // nobody who was in time.
+    bool is_sweeping_ = false;
+    unsigned sweeps_left_ = 0;
+    std::size_t swept_ = 0;        // events
+    std::uint64_t sweep_for_ = 0;  // ns
     bool has_work_ = false;
     unsigned in_progress_ = 0;  // nesting
     std::array<Connection*, kHotMax> hot_{};
@@ -168,6 +180,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     Listener listener{*this};
     Keepalive keepalive{*this};
     Connections connections{*this};
+    Closing closing{*this};
 };
 
 }  // namespace tagwire::tcp

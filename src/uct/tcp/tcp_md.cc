@@ -12,7 +12,7 @@ namespace tagwire::tcp {
 
 namespace {
 
-constexpr unsigned kAccessAll =
+constexpr unsigned kRemoteAccess =
     UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
 }  // namespace
@@ -41,7 +41,8 @@ ucs_status_t TcpMd::query(uct_md_attr_t* attr) {
 }
 
 ucs_status_t TcpMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
-    for (const Device& device : list_devices())
+    const DeviceList::Devices listed = devices_.renew();
+    for (const Device& device : *listed)
         if (device.problem.empty())
             devices->push_back(
                 {"tcp", device.name,
@@ -60,7 +61,7 @@ ucs_status_t TcpMd::mem_reg(void* address, std::size_t length, unsigned flags, u
     auto registration = std::make_unique<Registration>();
     registration->address = static_cast<std::byte*>(address);
     registration->length = length;
-    registration->flags = (flags & kAccessAll) != 0 ? flags & kAccessAll : kAccessAll;
+    registration->flags = flags & kRemoteAccess;
     if (!registrations_.add(*registration)) {
         TW_LOG_ERROR("the memory domain of tcp is full of registrations: release some first");
         return UCS_ERR_EXCEEDS_LIMIT;

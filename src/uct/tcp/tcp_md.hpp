@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "uct/base_md.hpp"
+#include "uct/tcp/devices.hpp"
 #include "uct/tcp/registrations.hpp"
 #include "uct/tcp/wire.hpp"
 
@@ -31,9 +32,11 @@ class TcpMd : public uct::Md {
     ucs_status_t mkey_pack(uct_mem_h memh, void* packed) override;
 
     [[nodiscard]] Registrations& registrations() { return registrations_; }
+    [[nodiscard]] DeviceList& devices() { return devices_; }
 
   private:
     Registrations registrations_;
+    DeviceList devices_;
 };
 
 }  // namespace tagwire::tcp

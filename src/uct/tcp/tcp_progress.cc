@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "ucs/time/clock.hpp"
 #include "uct/tcp/tcp_ep.hpp"
@@ -68,8 +69,9 @@ unsigned TcpIface::read(Connection& connection) {
 
 unsigned TcpIface::look() {
     std::array<epoll_event, kEventsPerLook> room;
+    const std::span<epoll_event> taken = events.take(room);
     unsigned count = 0;
-    for (const epoll_event& event : events.take(room)) {
+    for (const epoll_event& event : taken) {
         const std::uint64_t token = event.data.u64;
         switch (static_cast<Watched>(token & kWatchedMask)) {
             case Watched::kListener:
@@ -89,6 +91,8 @@ unsigned TcpIface::look() {
                 break;
         }
     }
+    if (is_sweeping_) [[unlikely]]
+        end_sweep(taken.size());
     return count;
 }
 
@@ -101,7 +105,7 @@ unsigned TcpIface::on_event(Connection& connection, std::uint32_t told) {
     if ((told & EPOLLOUT) != 0 && connection.is_blocked) {
         connection.is_blocked = false;
         sender.write(connection);
-        if (!connection.is_blocked)
+        if (!connection.is_blocked && connection.failure == UCS_OK)
             sender.watch_for_room(connection, false);
         add_work(connection);
         ++count;
@@ -137,20 +141,45 @@ unsigned TcpIface::work() {
 
 unsigned TcpIface::end_sent() {
     const ucs::ReserveVector<TxPools::Sent> sent = std::exchange(pools.sent, {});
-    for (const TxPools::Sent& each : sent)
-        if (Op* op = ops.find(each.op))
+    for (const TxPools::Sent& each : sent) {
+        Op* op = ops.find(each.op);
+        if (op == nullptr)
+            continue;
+        if (op->kind == OpKind::kPut)
+            ops.abandon(*op, each.status);  // its source cannot be read
+        else
             ops.finish(*op, each.status);
+    }
     return static_cast<unsigned>(sent.size());
 }
 
 void TcpIface::look_at_clock() {
     const std::uint64_t now = ucs::clock_now_ns();
-    if (now < deadline_)
+    if (now < deadline_ || std::exchange(is_sweeping_, true))
         return;
+    sweep_for_ = now;
+    swept_ = 0;
+    sweeps_left_ = kSweeps;
+}
+
+std::size_t TcpIface::watched() const {
+    return connections.all().size() + listener.half_open() + 2;  // listener, timer
+}
+
+/// Epoll tells of those that are ready in turn, so each was told of when there were as many events
+/// as descriptors, or no more to tell of.
+void TcpIface::end_sweep(std::size_t taken) {
+    swept_ += taken;
+    if (taken == kEventsPerLook && swept_ < watched())
+        return;
+    swept_ = 0;
+    if (--sweeps_left_ > 0)
+        return;
+    is_sweeping_ = false;
     deadline_ = UINT64_MAX;
-    listener.expire(now);
-    connections.expire(now);
-    keepalive.look(now);
+    listener.expire(sweep_for_);
+    connections.expire(sweep_for_);
+    keepalive.look(sweep_for_);
 }
 
 void TcpIface::add_work(Connection& connection) {
@@ -186,15 +215,29 @@ void TcpIface::set_timer() {
     ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-// Nothing is reported here: the program expects that in progress only.
+// The events that wake a sleeping program, by the states in which it may sleep:
+//
+//   listener                    first bytes of a stranger; without descriptors the timer
+//   half open                   more bytes, the timer
+//   connecting                  EPOLLOUT, the timer
+//   greeted                     the whole reply (SO_RCVLOWAT), an end
+//   waiting                     the listener, the timer
+//   ready                       EPOLLIN, an end; with a full socket EPOLLOUT, too
+//   failed and reported         nothing
+//   pending request             the event that its connection waits for, as above, or the reply
+//                               that ends an operation, where as many as may be, or a fence, wait
+//
+// Progress does all else that is to be done, so the program may not sleep then. Nothing is reported
+// here: the program expects that in progress only.
 ucs_status_t TcpIface::event_arm(unsigned) {
-    if (in_progress_ > 0 || failures.has_failed() || tags.has_cancelled())
+    if (in_progress_ > 0 || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
         return UCS_ERR_BUSY;
     for (Connection* connection : working_) {
         if (connection->is_ready() && !connection->is_blocked)
             return UCS_ERR_BUSY;
     }
-    // Requests that wait for room in a socket are woken by it; others may have their turn now.
+    // Requests that wait for room in a socket, for the handshake, or for the end of operations that
+    // the peer ends, are woken by these; others may have their turn now.
     if (!pending.empty() && !is_pending_blocked())
         return UCS_ERR_BUSY;
     set_timer();
@@ -202,8 +245,10 @@ ucs_status_t TcpIface::event_arm(unsigned) {
 }
 
 bool TcpIface::is_pending_blocked() const {
-    return std::ranges::any_of(connections.all(), [](const auto& connection) {
-        return connection->is_blocked || !connection->is_ready();
+    return std::ranges::any_of(connections.all(), [this](const auto& connection) {
+        return connection->failure == UCS_OK &&
+               (connection->is_blocked || !connection->is_ready() || connection->fence_waits ||
+                !ops.has_room(*connection));
     });
 }
 

@@ -110,6 +110,8 @@ ucs_status_t TcpEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uin
     stream->op = op->id;
     stream->address = remote_addr;
     stream->key = key->key();
+    if (bytes > kFrameDataMax)
+        stream->key.part = OpTable::serial_of(op->id);
     stream->left = bytes;
     stream->iov.assign(iov, iovcnt);
     stream->cursor = stream->iov.cursor();

@@ -79,7 +79,7 @@ std::uint16_t version_of(const Hello& hello);
 
 struct Key {
     std::uint32_t index;
-    std::uint32_t reserved;
+    std::uint32_t part;  // of a put in several frames: its number; else 0
     std::uint64_t generation;
 };
 
@@ -107,7 +107,7 @@ enum class Kind : std::uint8_t {
     kGetRequest,    // no data
     kGetData,       // data: what was asked for, or a part of it
     kDone,          // no data: an operation of the receiver's has ended
-    kFlushRequest,  // no data
+    kFlushRequest,  // no data; its Done is behind the replies to all frames before it
     kPing,          // no data
 };
 constexpr std::uint8_t kKindMax = static_cast<std::uint8_t>(Kind::kPing);
@@ -154,6 +154,11 @@ struct GetRequestBody {
 struct GetDataBody {
     std::uint64_t op;
 };
+/// FlushRequestBody::op of a request that no operation waits for: OpTable::recall().
+constexpr std::uint64_t kRecallOp = UINT64_MAX;
+/// FrameHead::value of a Put that is not the last frame of its put. Key::part of all of them is the
+/// number of the put: a failure of any is told with the last.
+constexpr std::uint8_t kMoreFollows = 1;
 /// FrameHead::value of a GetData whose get ends with a Done: until then the owner may cancel it, or
 /// its key may end.
 constexpr std::uint8_t kDoneFollows = 1;

@@ -104,12 +104,14 @@ int Channel::fetch_event(const Command& call) {
         return error;
     Event& event = events_.front();
     if (event.request != nullptr) {
-        if (event.request->number == Identity::kNoNumber)
-            manager_.give_number(*event.request);
+        manager_.give_number(*event.request);
         event.response.id = event.request->number;
     }
-    if (driver::write_user({command.response, call.out_bytes}, event.response) != 0)
+    if (driver::write_user({command.response, call.out_bytes}, event.response) != 0) {
+        if (event.request != nullptr)
+            manager_.take_number_back(*event.request);  // while it is part of an event
         return EFAULT;
+    }
     if (event.request != nullptr) {
         event.request->channel = this;
         ++event.identity->backlog;

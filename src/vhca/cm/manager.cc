@@ -38,6 +38,11 @@ void Manager::give_number(Identity& identity) {
     numbers_.emplace(identity.number, &identity);
 }
 
+void Manager::take_number_back(Identity& identity) {
+    numbers_.erase(identity.number);
+    identity.number = Identity::kNoNumber;
+}
+
 Identity* Manager::find(std::uint32_t number) const {
     const auto found = numbers_.find(number);
     return found == numbers_.end() ? nullptr : found->second;
@@ -74,7 +79,8 @@ void Manager::destroy_all(const Channel& channel) {
         if (identity->channel == &channel)
             numbers.push_back(number);
     for (const std::uint32_t number : numbers)
-        destroy(*numbers_.at(number));
+        if (Identity* identity = find(number))  // else it was a request of one before
+            destroy(*identity);
 }
 
 void Manager::migrate(Identity& identity, Channel& to) {

@@ -52,6 +52,8 @@ class Manager {
                      ibv_qp_type qp_type);
     /// The number of a new one, from now on known to the program.
     void give_number(Identity& identity);
+    /// The program was not told after all.
+    void take_number_back(Identity& identity);
     void destroy(Identity& identity);
     void destroy_all(const Channel& channel);
     int bind(Identity& identity, const Address& address);

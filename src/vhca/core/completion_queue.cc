@@ -69,14 +69,14 @@ bool CompletionQueue::poll(Completion* completion_p) {
 }
 
 void CompletionQueue::hand_over(const Cqe& cqe) {
-    if (!is_broken_ && !taker_->take(*this, completion_of(cqe))) [[unlikely]]
+    if (state_ == State::kWell && !taker_->take(*this, completion_of(cqe))) [[unlikely]]
         break_off();
     give_back(cqe);
 }
 
 void CompletionQueue::break_off() {
-    if (!is_broken_) {
-        is_broken_ = true;
+    if (state_ == State::kWell) {
+        state_ = State::kBroken;
         device_.note_broken(*this);
     }
 }
@@ -88,6 +88,8 @@ void CompletionQueue::announce() {
 }
 
 void CompletionQueue::arm(bool solicited_only) {
+    if (state_ == State::kStopped)
+        return;
     if (!solicited_only)
         armed_ = Armed::kAll;
     else if (armed_ == Armed::kNo)
@@ -99,7 +101,7 @@ void CompletionQueue::arm(bool solicited_only) {
 
 Cqe* CompletionQueue::claim() {
     const bool is_full = taker_ == nullptr && producer_ + delayed_ - consumer_ == capacity_;
-    if (is_full || is_broken_) [[unlikely]] {
+    if (is_full || state_ != State::kWell) [[unlikely]] {
         break_off();
         return nullptr;
     }
@@ -165,6 +167,8 @@ void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& unt
 }
 
 int CompletionQueue::resize(std::uint32_t cqe) {
+    if (state_ == State::kStopped)
+        return EIO;
     const std::uint64_t count = producer_ + delayed_ - consumer_;
     if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count)
         return EINVAL;

@@ -63,12 +63,14 @@ class CompletionQueue final : public Cq {
     void purge(const QueuePair& qp);
     /// Those of a tag-matching SRQ: nobody is told.
     void purge(const TagMatching& matching, const ReceiveQueue& untagged);
-    [[nodiscard]] bool is_broken() const { return is_broken_; }
+    /// The device died: nothing is completed or announced any more.
+    void stop() { state_ = State::kStopped; }
 
     std::uint32_t users = 0;
 
   private:
     enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
+    enum class State : std::uint8_t { kWell, kBroken, kStopped };
 
     CompletionQueue(Device::Impl& device, const CqConfig& config)
         : Cq(config.user), device_(device), taker_(config.consumer) {}
@@ -87,7 +89,7 @@ class CompletionQueue final : public Cq {
     std::uint32_t capacity_ = 0;  // power of two
     std::uint32_t delayed_ = 0;  // entries that come late: they have their places, behind producer_
     Armed armed_ = Armed::kNo;
-    bool is_broken_ = false;
+    State state_ = State::kWell;
     std::uint64_t producer_ = 0, consumer_ = 0, announced_ = 0, solicited_ = 0;
 };
 

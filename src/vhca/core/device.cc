@@ -64,6 +64,8 @@ Device::Impl::~Impl() {
 }
 
 void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
+    if (wire.is_cut()) [[unlikely]]
+        return;
     ++counters.packets_received;
     Packet packet;
     if (!parse(bytes, &packet)) [[unlikely]] {
@@ -111,6 +113,8 @@ void Device::Impl::answer_inquiry(Route from, const Packet& packet) {
 
 Time Device::Impl::progress(Time time) {
     now = time;
+    if (is_dead) [[unlikely]]
+        return kNever;
     if (now >= next_deadline) [[unlikely]]
         run_timers();
     QueuePair* refused = nullptr;  // the first that the wire had no room for
@@ -154,20 +158,6 @@ void Device::Impl::unschedule(QueuePair& qp) {
         waiting.erase(qp);
 }
 
-void Device::Impl::settle_broken() {
-    while (!broken.empty()) {
-        CompletionQueue* cq = broken.back();
-        broken.pop_back();
-        sink.cq_error(*cq);
-        qps.for_each([cq](QueuePair& qp) {
-            if (!qp.dc().is_owned() && qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
-                qp.enter_error(false);
-                qp.report(IBV_EVENT_QP_FATAL);
-            }
-        });
-    }
-}
-
 Device::Device(const DeviceConfig& config, Wire& wire, EventSink& events, std::uint64_t seed)
     : impl_(std::make_unique<Impl>(config, wire, events, seed)) {}
 Device::~Device() = default;
@@ -182,7 +172,7 @@ Time Device::progress(Time now) {
     return impl_->progress(now);
 }
 bool Device::is_drained() const {
-    return impl_->working.empty();
+    return impl_->is_dead || impl_->working.empty();
 }
 void Device::set_management(ManagementPort* port) {
     impl_->management = port;
@@ -217,6 +207,8 @@ const DeviceCounters& Device::counters() const {
 }
 
 int Device::create_pd(void* user, Pd** pd_p) {
+    if (impl_->is_dead)
+        return EIO;
     auto pd = std::make_unique<Pd>();
     pd->user = user;
     *pd_p = take_ownership(impl_->pds, std::move(pd));
@@ -232,11 +224,15 @@ int Device::destroy_pd(Pd& pd) {
 
 int Device::create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
                       Mr** mr_p) {
+    if (impl_->is_dead)
+        return EIO;
     return impl_->memory.create(pd, base, length, iova, access, mr_p);
 }
 
 int Device::create_indirect_mr(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access,
                                std::vector<MrPiece> pieces, Mr** mr_p) {
+    if (impl_->is_dead)
+        return EIO;
     return impl_->memory.create_indirect(pd, length, iova, access, std::move(pieces), mr_p);
 }
 
@@ -246,6 +242,8 @@ void Device::choose_variant(Mr& mr, std::uint8_t variant) {
 
 int Device::change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length,
                       unsigned access) {
+    if (impl_->is_dead)
+        return EIO;
     return impl_->memory.change(mr, flags, pd, base, length, access);
 }
 
@@ -255,6 +253,8 @@ int Device::destroy_mr(Mr& mr) {
 }
 
 int Device::create_cq(const CqConfig& config, Cq** cq_p) {
+    if (impl_->is_dead)
+        return EIO;
     if (config.cqe == 0 || config.cqe > impl_->config.cqe_max)
         return EINVAL;
     auto cq = CompletionQueue::create(*impl_, config);
@@ -272,6 +272,8 @@ int Device::destroy_cq(Cq& cq) {
 }
 
 int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
+    if (impl_->is_dead)
+        return EIO;
     const DeviceConfig& limits = impl_->config;
     if (config.pd == nullptr || config.wr_max == 0 || config.wr_max > limits.srq_wr_max ||
         config.sge_max > limits.srq_sge_max || config.limit > config.wr_max) {
@@ -355,6 +357,8 @@ QpConfig completed(QpConfig config) {
 }  // namespace
 
 int Device::create_qp(const QpConfig& wanted, Qp** qp_p) {
+    if (impl_->is_dead)
+        return EIO;
     const QpConfig config = completed(wanted);
     if (const int error = check_qp(config, impl_->config); error != 0)
         return error;

@@ -27,6 +27,7 @@
 #include <span>
 #include <vector>
 
+#include "vhca/core/incident.hpp"
 #include "vhca/core/wire.hpp"
 
 namespace tagwire::vhca {
@@ -84,6 +85,9 @@ class EventSink {
     virtual void qp_event(ibv_event_type type, Qp& qp) = 0;
     virtual void srq_event(ibv_event_type type, Srq& srq) = 0;
     virtual void cq_error(Cq& cq) = 0;  // IBV_EVENT_CQ_ERR
+    /// Of no object: of a port, or of the whole device, whose number is then 0. Ignored unless the
+    /// sink has a use for it.
+    virtual void device_event(ibv_event_type /*type*/, unsigned /*port*/) {}
 };
 
 /// Counters that tests and `tagwire vhca info` read.
@@ -319,6 +323,16 @@ class Device {
     void note_gone(Route node);
     /// From QP1 to that of `to`. Lost where the wire has no room.
     void send_management(Route to, std::span<const std::byte> datagram);
+
+    // ---- Incidents
+    /// Carries it out and tells the sink. A dead device is as a card that was reset or removed: no
+    /// completion and no event comes any more, packets vanish, nothing is created or modified
+    /// (EIO), and what was there can be destroyed. Completions that were there before can be
+    /// polled. EIO: the device is dead.
+    int happen(Incident incident, Time now);
+    [[nodiscard]] bool is_dead() const;
+    /// The first port has a cable, and the device is not dead.
+    [[nodiscard]] bool is_link_up() const;
 
     [[nodiscard]] const DeviceConfig& config() const;
     [[nodiscard]] const DeviceCounters& counters() const;

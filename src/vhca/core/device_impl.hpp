@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "vhca/core/cable.hpp"
 #include "vhca/core/completion_queue.hpp"
 #include "vhca/core/late_events.hpp"
 #include "vhca/core/memory.hpp"
@@ -56,6 +57,8 @@ class Device::Impl {
     /// A DCI begins with another target.
     std::uint32_t new_session() { return next_session_++; }
 
+    int happen(Incident incident);
+
     void note_broken(CompletionQueue& cq) { broken.push_back(&cq); }
     /// Moves the queue pairs of CQs that overran to the error state: not possible within a step.
     void settle() {
@@ -64,7 +67,8 @@ class Device::Impl {
     }
 
     const DeviceConfig config;
-    Wire& wire;
+    Cable wire;
+    bool is_dead = false;
     EventSink& sink;
     LateEvents late;
     DeviceCounters counters;
@@ -89,6 +93,12 @@ class Device::Impl {
   private:
     void run_timers();
     void settle_broken();
+    void die();
+    void set_link(bool is_up);
+    void fail_srqs();
+    /// `fails(qp)`: to ERR, with IBV_EVENT_QP_FATAL.
+    template <typename F>
+    void fail_queue_pairs(const F& fails);
 
     std::vector<CompletionQueue*> broken;
     std::uint32_t next_session_;

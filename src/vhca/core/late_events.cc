@@ -48,14 +48,23 @@ std::uint32_t LateEvents::purge(const CompletionQueue& cq,
     }));
 }
 
+void LateEvents::tell(std::uintptr_t lane, const Delayed& event, Time now) {
+    if (!is_stopped_) [[likely]]
+        is_on() ? delay(lane, event, now) : hand_over(event);
+}
+
 void LateEvents::tell(ibv_event_type type, QueuePair& qp, Time now) {
-    const Delayed event{.qp = &qp, .type = type};
-    is_on() ? delay(lane_of(&qp, 2), event, now) : hand_over(event);
+    tell(lane_of(&qp, 2), {.qp = &qp, .type = type}, now);
 }
 
 void LateEvents::tell(ibv_event_type type, SharedReceiveQueue& srq, Time now) {
-    const Delayed event{.srq = &srq, .type = type};
-    is_on() ? delay(lane_of(&srq, 0), event, now) : hand_over(event);
+    tell(lane_of(&srq, 0), {.srq = &srq, .type = type}, now);
+}
+
+void LateEvents::stop() {
+    is_stopped_ = true;
+    delayed_.clear();
+    newest_.clear();
 }
 
 void LateEvents::erase(const QueuePair& qp) {

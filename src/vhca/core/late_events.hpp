@@ -40,6 +40,8 @@ class LateEvents {
     // ---- Events; told at once when late events are off
     void tell(ibv_event_type type, QueuePair& qp, Time now);
     void tell(ibv_event_type type, SharedReceiveQueue& srq, Time now);
+    /// Drops all that is delayed; nothing is told any more.
+    void stop();
     void erase(const QueuePair& qp);
     void erase(const SharedReceiveQueue& srq);
 
@@ -58,10 +60,12 @@ class LateEvents {
     };
 
     void delay(std::uintptr_t lane, const Delayed& delayed, Time now);
+    void tell(std::uintptr_t lane, const Delayed& event, Time now);
     void hand_over(const Delayed& delayed);
 
     EventSink& sink_;
     const Time late_ns_max_;
+    bool is_stopped_ = false;
     std::mt19937_64 random_;
     std::multimap<Time, Delayed> delayed_;             // by the time they are due
     std::unordered_map<std::uintptr_t, Time> newest_;  // by lane: when its youngest is due

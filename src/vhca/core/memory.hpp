@@ -40,8 +40,11 @@ class MemoryTable {
         const Mr* mr = find_open(key, pd, address, bytes, access);
         if (mr == nullptr) [[unlikely]]
             return false;
-        if (mr->is_indirect) [[unlikely]]
-            return visit_pieces(*mr, address - mr->iova, bytes, access, 1, visit_part);
+        if (mr->is_indirect) [[unlikely]] {
+            std::uint32_t pieces_left = kPiecesMax;
+            return visit_pieces(*mr, address - mr->iova, bytes, access, {1, &pieces_left},
+                                visit_part);
+        }
         return visit_part(mr->base + (address - mr->iova), static_cast<std::size_t>(bytes));
     }
     /// The key opens all of the bytes for `access`.
@@ -76,6 +79,12 @@ class MemoryTable {
 
   private:
     static constexpr unsigned kDepthMax = 4;  // indirect regions of indirect ones
+    /// Of one access, in all regions: it fails where there are more, since it holds up the device.
+    static constexpr std::uint32_t kPiecesMax = 1U << 18;
+    struct Descent {
+        unsigned depth;
+        std::uint32_t* pieces_left;
+    };
 
     void assign_key(Mr& mr);
     /// A region that has no bytes yet.
@@ -95,12 +104,14 @@ class MemoryTable {
 
     template <typename F>
     [[nodiscard]] bool visit_pieces(const Mr& mr, std::uint64_t offset, std::uint64_t bytes,
-                                    unsigned access, unsigned depth, const F& visit_part) const {
+                                    unsigned access, Descent descent, const F& visit_part) const {
         // Rights of a peer are those of the key that it has.
         constexpr unsigned kChanges =
             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
         const unsigned local = (access & kChanges) != 0 ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
         while (bytes != 0) {
+            if ((*descent.pieces_left)-- == 0)
+                return false;
             const MrPiece& piece = piece_at(mr, offset);
             const std::uint64_t skipped = offset - piece.first;
             const std::uint64_t count = std::min(bytes, piece.bytes - skipped);
@@ -110,8 +121,9 @@ class MemoryTable {
                 return false;
             const bool is_done =
                 below->is_indirect
-                    ? depth != kDepthMax && visit_pieces(*below, address - below->iova, count,
-                                                         local, depth + 1, visit_part)
+                    ? descent.depth != kDepthMax &&
+                          visit_pieces(*below, address - below->iova, count, local,
+                                       {descent.depth + 1, descent.pieces_left}, visit_part)
                     : visit_part(below->base + (address - below->iova),
                                  static_cast<std::size_t>(count));
             if (!is_done)

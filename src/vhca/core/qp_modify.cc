@@ -120,6 +120,8 @@ const Masks* masks_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to) {
 }  // namespace
 
 int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) {
+    if (device.is_dead) [[unlikely]]
+        return EIO;
     const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : state_;
     const Masks* masks = config.type == IBV_QPT_DRIVER ? dc_masks_of(config.dc.kind, state_, next)
                                                        : masks_of(config.type, state_, next);

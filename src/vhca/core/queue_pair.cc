@@ -64,6 +64,8 @@ int QueuePair::enqueue_send(const SendWork& work) {
 
 void QueuePair::ring(Time now) {
     device.now = now;
+    if (device.is_dead) [[unlikely]]
+        return;
     if (dc_.streams() != nullptr) [[unlikely]] {
         dc_.streams()->ring(now);
         return;
@@ -84,6 +86,8 @@ void QueuePair::cancel_enqueued() {
 }
 
 int QueuePair::reset_stream(std::uint16_t stream) {
+    if (device.is_dead)
+        return EIO;
     DcInitiator* streams = dc_.streams();
     return streams != nullptr && state_ == IBV_QPS_RTS ? streams->reset_stream(stream) : EINVAL;
 }

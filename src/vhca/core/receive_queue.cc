@@ -126,6 +126,8 @@ void SharedReceiveQueue::tell_limit() {
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr& attr, int mask) {
+    if (device_.is_dead)
+        return EIO;
     // No resizing: mlx5 refuses it too.
     if (mask != IBV_SRQ_LIMIT || attr.srq_limit > config_.wr_max)
         return EINVAL;

@@ -27,7 +27,7 @@ constexpr std::uint8_t kForeverRnr = 7;
 void RetryTimer::arm() {
     if (deadline_ == kNever && qp_.context().is_reliable() && qp_.context().attr().timeout != 0) {
         start_timeout();
-        handed_over_ = qp_.device.wire.handed_over(qp_.context().route());
+        turn_ = qp_.device.wire.turn_of(qp_.context().route());
         qp_.device.schedule_timer(qp_, deadline_);
     }
 }
@@ -39,6 +39,7 @@ void RetryTimer::start_timeout() {
 
 void RetryTimer::pause(std::uint8_t rnr_code) {
     is_paused_ = true;
+    is_over_ = false;
     deadline_ = qp_.device.now + qp_.device.wait_of(kRnrDelays[rnr_code]);
     qp_.device.schedule_timer(qp_, deadline_);
 }
@@ -50,8 +51,16 @@ RetryTimer::Due RetryTimer::run() {
         stop();
         return Due::kResume;
     }
-    if (!qp_.device.wire.have_left(qp_.context().route(), handed_over_)) {
-        start_timeout();
+    if (!is_over_) {
+        if (!qp_.device.wire.has_had_turn(qp_.context().route(), turn_)) {
+            start_timeout();
+            return Due::kNothing;
+        }
+        is_over_ = true;
+        steps_left_ = qp_.device.wire.steps_to_catch_up();
+    }
+    if (steps_left_ != 0) {
+        --steps_left_;
         return Due::kNothing;
     }
     stop();

@@ -4,7 +4,8 @@
 //   stopped --arm()---> waits for an acknowledgement --> kTimeout
 //           --pause()-> paused: the peer was not ready (RNR) --> kResume
 //
-// (1) The acknowledgement timeout does not run before the packets have left the machine.
+// (1) The acknowledgement timeout runs while the peer can answer: time in which its process did not
+//     run is none of it. An answer that has arrived when it is over is received first.
 // (2) Every reply that brings progress refills both budgets of retries; when one is used up, the
 //     request fails.
 #pragma once
@@ -29,7 +30,7 @@ class RetryTimer {
     void pause(std::uint8_t rnr_code);
     void stop() {
         deadline_ = kNever;
-        is_paused_ = false;
+        is_paused_ = is_over_ = false;
     }
     [[nodiscard]] bool is_paused() const { return is_paused_; }
     [[nodiscard]] Due run();
@@ -47,9 +48,10 @@ class RetryTimer {
 
     QueuePair& qp_;
     Time deadline_ = kNever;
-    std::uint64_t handed_over_ = 0;  // packets that the wire had when the timeout began
+    Turn turn_;                // of the peer, when the timeout began
+    unsigned steps_left_ = 0;  // until what arrived before it was over has been received
     std::uint8_t retries_left_ = 0, rnr_retries_left_ = 0;
-    bool is_paused_ = false;
+    bool is_paused_ = false, is_over_ = false;
 };
 
 }  // namespace tagwire::vhca

@@ -37,6 +37,12 @@ inline constexpr std::size_t kPacketBytesMax = kMtuMax + kHeaderBytesMax;
 /// Space for a network header before the data of a datagram.
 inline constexpr std::size_t kGrhBytes = 40;
 
+/// A point in the life of another node: packets that were handed over for it, and times that it
+/// looked for some.
+struct Turn {
+    std::uint64_t packets = 0, visits = 0;
+};
+
 class Wire {
   public:
     virtual ~Wire() = default;
@@ -49,12 +55,15 @@ class Wire {
     /// Sends the claimed packet, of `bytes` bytes in the end.
     virtual void commit(Route to, std::size_t bytes) = 0;
 
-    /// Number of packets handed over for `to`, and whether the first `count` of them have left the
-    /// wire: a live node took them, or they are lost. A peer whose process did not run cannot have
-    /// answered, so the time that a packet waits there does not count for its timeout. A fabric
-    /// that cannot know says that they have.
-    [[nodiscard]] virtual std::uint64_t handed_over(Route /*to*/) { return 0; }
-    [[nodiscard]] virtual bool have_left(Route /*to*/, std::uint64_t /*count*/) { return true; }
+    // ---- A card answers whatever its host does. Here a process does, when it gets the processor,
+    // so time in which it did not is none of a timeout. A fabric that cannot know says that all had
+    // their turn.
+    /// The turn of a node until now.
+    [[nodiscard]] virtual Turn turn_of(Route /*to*/) { return {}; }
+    /// Since then the node took what was sent before and had the time to answer it; or it is gone.
+    [[nodiscard]] virtual bool has_had_turn(Route /*to*/, const Turn& /*since*/) { return true; }
+    /// Calls of Device::progress() after which all that has arrived by now was received.
+    [[nodiscard]] virtual unsigned steps_to_catch_up() const { return 0; }
 };
 
 }  // namespace tagwire::vhca

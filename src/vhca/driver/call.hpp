@@ -84,6 +84,7 @@ template <typename T>
 struct Call {
     UserSpan core_in, driver_in, core_out, driver_out;
     const DataInCqe* data_in_cqe = nullptr;  // of CREATE_QP by DEVX: in place of the flags
+    bool is_of_device = false;  // by DEVX: the handles were found by numbers that the device knows
 };
 
 }  // namespace tagwire::vhca::driver

@@ -31,6 +31,8 @@ struct Command {
 };
 /// IB_USER_VERBS_CMD_* or IB_USER_VERBS_EX_CMD_* with its flag. nullptr: there is none.
 [[nodiscard]] const Command* find_command(std::uint32_t command);
+/// It destroys something: all that a dead device still does.
+[[nodiscard]] bool is_end(const Command& command);
 
 int get_context(Context& context, const Call& call);
 int query_device(Context& context, const Call& call);
@@ -77,6 +79,14 @@ int check_path(Context& context, const ibv_ah_attr& attr);
 /// Memory of a ring, and its doorbell record: EFAULT if it is not there, EINVAL if a card could not
 /// reach it so.
 int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record);
+
+/// An object of a kind that DEVX makes, too, by a handle that a program gave. nullptr: there is
+/// none, or DEVX made it, and then it has no handle for commands of verbs.
+template <typename T>
+T* find_named(const HandleTable<T>& table, const Call& call, std::uint32_t handle) {
+    T* object = table.find(handle);
+    return object != nullptr && object->is_devx && !call.is_of_device ? nullptr : object;
+}
 
 /// The end of an object. ENOENT: there is none, EBUSY: others use it.
 template <typename T>

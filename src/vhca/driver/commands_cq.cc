@@ -132,7 +132,7 @@ int answer(const Context& context, std::uint32_t handle, const Call& call,
 int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record) {
     constexpr std::uint64_t kRecordBytes = 8, kRingAlignment = 64;
     const auto is_there = [](std::uint64_t first, std::uint64_t count) {
-        return is_mapped(reinterpret_cast<const void*>(first), count);
+        return check_mapping(reinterpret_cast<const void*>(first), count, true) == 0;
     };
     if (address % kRingAlignment != 0 || record % kRecordBytes != 0)
         return EINVAL;
@@ -201,7 +201,7 @@ int resize_cq(Context& context, const Call& call) {
     ib_uverbs_resize_cq request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    CqObject* cq = context.cqs.find(request.cq_handle);
+    CqObject* cq = find_named(context.cqs, call, request.cq_handle);
     if (cq == nullptr)
         return EINVAL;
     const std::uint32_t entries = entries_for(context, request.cqe);
@@ -244,7 +244,7 @@ int modify_cq_ex(Context& context, const Call& call) {
         return EINVAL;
     if (request.attr_mask > IBV_CQ_ATTR_MODERATE)
         return EOPNOTSUPP;
-    return context.cqs.find(request.cq_handle) == nullptr ? EINVAL : EOPNOTSUPP;
+    return find_named(context.cqs, call, request.cq_handle) == nullptr ? EINVAL : EOPNOTSUPP;
 }
 
 int Context::remove(CqObject& cq) {
@@ -263,7 +263,7 @@ int destroy_cq(Context& context, const Call& call) {
     ib_uverbs_destroy_cq request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    CqObject* cq = context.cqs.find(request.cq_handle);
+    CqObject* cq = find_named(context.cqs, call, request.cq_handle);
     if (cq == nullptr)
         return ENOENT;
     if (const int error = context.remove(*cq))

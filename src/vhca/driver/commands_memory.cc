@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "vhca/driver/commands.hpp"
 #include "vhca/setup/describe.hpp"
@@ -35,10 +36,10 @@ bool are_aligned_alike(std::uint64_t a, std::uint64_t b) {
     return (a & (page - 1)) == (b & (page - 1));
 }
 
-int check_range(std::uint64_t start, std::uint64_t bytes) {
+int pin_range(std::uint64_t start, std::uint64_t bytes, unsigned access, Pinned* pinned_p) {
     if (bytes == 0 || start + bytes < start)
         return EINVAL;
-    return is_mapped(reinterpret_cast<const void*>(start), bytes) ? 0 : EFAULT;
+    return pin(reinterpret_cast<const void*>(start), bytes, access, pinned_p);
 }
 
 using Mac = std::array<std::uint8_t, 6>;
@@ -105,9 +106,11 @@ int reg_mr(Context& context, const Call& call) {
     PdObject* pd = context.pds.find(request.pd_handle);
     if (pd == nullptr)
         return EINVAL;
-    if (const int error = check_range(request.start, request.length))
-        return error;
     auto mr = std::make_unique<MrObject>();
+    if (const int error =
+            pin_range(request.start, request.length, request.access_flags, &mr->pinned)) {
+        return error;
+    }
     mr->pd = pd;
     if (const int error = context.engine.device().create_mr(
             *pd->core, reinterpret_cast<void*>(request.start), request.length, request.hca_va,
@@ -155,9 +158,17 @@ int rereg_mr(Context& context, const Call& call) {
         if (pd == nullptr)
             return EINVAL;
     }
-    if (moves) {
-        if (const int error = check_range(request.start, request.length))
+    const unsigned access =
+        (request.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? request.access_flags : mr->core->access;
+    // A region that may be changed from now on is pinned anew, as one that moves.
+    const bool pins = moves || (changes_memory(access) && !changes_memory(mr->core->access));
+    Pinned pinned;
+    if (pins) {
+        const Mr& old = *mr->core;
+        if (const int error = moves ? pin_range(request.start, request.length, access, &pinned)
+                                    : pin(old.base, old.length, access, &pinned)) {
             return error;
+        }
     }
     if (const int error = context.engine.device().change_mr(
             *mr->core, static_cast<int>(request.flags), pd->core,
@@ -166,6 +177,8 @@ int rereg_mr(Context& context, const Call& call) {
         return error;
     }
     mr->pd = pd;
+    if (pins)
+        mr->pinned = std::move(pinned);
     if (moves)
         mr->core->iova = request.hca_va;
     return write_response(call.core_out,

@@ -220,7 +220,7 @@ int destroy_qp(Context& context, const Call& call) {
     ib_uverbs_destroy_qp request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    QpObject* qp = context.qps.find(request.qp_handle);
+    QpObject* qp = find_named(context.qps, call, request.qp_handle);
     if (qp == nullptr)
         return ENOENT;
     if (const int error = context.remove(*qp))
@@ -235,7 +235,7 @@ int attach_mcast(Context& context, const Call& call) {
     ib_uverbs_attach_mcast request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    return context.qps.find(request.qp_handle) == nullptr ? EINVAL : EOPNOTSUPP;
+    return find_named(context.qps, call, request.qp_handle) == nullptr ? EINVAL : EOPNOTSUPP;
 }
 
 }  // namespace tagwire::vhca::driver

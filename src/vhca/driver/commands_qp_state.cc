@@ -122,7 +122,7 @@ void reset_rings(QpObject& qp) {
 }
 
 int modify(Context& context, ib_uverbs_modify_qp& request, const Call& call) {
-    QpObject* qp = context.qps.find(request.qp_handle);
+    QpObject* qp = find_named(context.qps, call, request.qp_handle);
     if (qp == nullptr)
         return EINVAL;
     if (const int error = check_ports(context, *qp, &request))
@@ -170,7 +170,7 @@ int query_qp(Context& context, const Call& call) {
     ib_uverbs_query_qp request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    const QpObject* qp = context.qps.find(request.qp_handle);
+    const QpObject* qp = find_named(context.qps, call, request.qp_handle);
     if (qp == nullptr || !is_askable(*qp, request.attr_mask))
         return EINVAL;
     ibv_qp_attr attr{};

@@ -31,7 +31,7 @@ int make_srq(Context& context, const ib_uverbs_create_xsrq& request, const Call&
     const bool matches_tags = request.srq_type == IBV_SRQT_TM;
     CqObject* cq = nullptr;
     if (matches_tags) {
-        cq = context.cqs.find(request.cq_handle);
+        cq = find_named(context.cqs, call, request.cq_handle);
         if (cq == nullptr)
             return EINVAL;
     }
@@ -133,7 +133,7 @@ int modify_srq(Context& context, const Call& call) {
     ib_uverbs_modify_srq request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    const SrqObject* srq = context.srqs.find(request.srq_handle);
+    const SrqObject* srq = find_named(context.srqs, call, request.srq_handle);
     if (srq == nullptr || (request.attr_mask & IBV_SRQ_MAX_WR) != 0)
         return EINVAL;
     if ((request.attr_mask & IBV_SRQ_LIMIT) == 0)
@@ -148,7 +148,7 @@ int query_srq(Context& context, const Call& call) {
     ib_uverbs_query_srq request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    const SrqObject* srq = context.srqs.find(request.srq_handle);
+    const SrqObject* srq = find_named(context.srqs, call, request.srq_handle);
     if (srq == nullptr)
         return EINVAL;
     ibv_srq_attr attr{};
@@ -172,7 +172,7 @@ int destroy_srq(Context& context, const Call& call) {
     ib_uverbs_destroy_srq request;
     if (const int error = read_request(call.core_in, &request))
         return error;
-    SrqObject* srq = context.srqs.find(request.srq_handle);
+    SrqObject* srq = find_named(context.srqs, call, request.srq_handle);
     if (srq == nullptr)
         return ENOENT;
     if (const int error = context.remove(*srq))

@@ -166,13 +166,23 @@ const Command* find_command(std::uint32_t command) {
                                                             : find(kPlain, number);
 }
 
+bool is_end(const Command& command) {
+    constexpr std::array kEnds = {dealloc_pd, dereg_mr,   destroy_ah,
+                                  destroy_cq, destroy_qp, destroy_srq};
+    return std::find(kEnds.begin(), kEnds.end(), command.run) != kEnds.end();
+}
+
 Context::Context(Engine& engine_, Poller& poller_, const DeviceConfig& reported_)
-    : engine(engine_), poller(poller_), reported(reported_), process_(::getpid()) {}
+    : engine(engine_), poller(poller_), reported(reported_), process_(::getpid()) {
+    const auto guard = engine.lock();
+    engine.add(*this);
+}
 
 Context::~Context() {
     if (is_inherited())
         return;  // what the tables hold is the child's copy of the memory, and nobody else's
     const auto guard = engine.lock();
+    engine.remove(*this);
     if (doorbells_)
         poller.trap().unwatch(doorbells_.get());
     remove_all();
@@ -241,6 +251,8 @@ int Context::run(const void* bytes, std::size_t count) {
     const bool is_first = command->run == get_context;
     if (is_first == (async_pipe != nullptr))
         return EINVAL;
+    if (engine.device().is_dead() && !is_end(*command))
+        return EIO;
     return command->run(*this, call);
 }
 

@@ -125,6 +125,8 @@ int devx_create_mkey(Context& context, const DevxCommand& command, DevxObject* o
     mr->user = made.get();
     const std::uint32_t handle = context.mkeys.add(std::move(made));
     *object_p = {.kind = DevxObject::Kind::kMkey, .handle = handle, .number = mr->key >> 8};
+    if (key.get(prm::mkey::kModeLow) == prm::mkey::kPages)
+        object_p->umems = {Reader(command.in, 0).get(prm::mkey::kUmem)};
     prm::set(command.out, prm::kNumber, mr->key >> 8);
     return 0;
 }

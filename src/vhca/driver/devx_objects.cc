@@ -19,7 +19,8 @@ Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
     return {.core_in = span_of(in),
             .driver_in = span_of(driver),
             .core_out = span_of(out),
-            .driver_out = span_of(driver_out)};
+            .driver_out = span_of(driver_out),
+            .is_of_device = true};
 }
 
 /// Bytes that a queue pair or target asks for (cs_req, cs_res): 32 or 64.
@@ -70,7 +71,10 @@ int create_cq_object(Context& context, const DevxCommand& command, DevxObject* o
     mlx5_ib_create_cq_resp made{};
     if (const int error = create_cq_ex(context, call_of(request, driver, response, made)))
         return refuse(command, error);
-    *object = {.kind = ObjectKind::kCq, .handle = response.base.cq_handle, .number = made.cqn};
+    *object = {.kind = ObjectKind::kCq,
+               .handle = response.base.cq_handle,
+               .number = made.cqn,
+               .umems = {umem, fields.get(prm::cq::kRecordUmem)}};
     context.cqs.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, made.cqn);
     return 0;
@@ -106,7 +110,10 @@ int create_list(Context& context, const DevxCommand& command, unsigned wq_base,
     mlx5_ib_create_srq_resp made{};
     if (const int error = create_xsrq(context, call_of(request, driver, response, made)))
         return refuse(command, error);
-    *object = {.kind = ObjectKind::kSrq, .handle = response.srq_handle, .number = made.srqn};
+    *object = {.kind = ObjectKind::kSrq,
+               .handle = response.srq_handle,
+               .number = made.srqn,
+               .umems = {umem, wq.get(prm::wq::kRecordUmem)}};
     SrqObject& srq = *context.srqs.find(object->handle);
     srq.is_devx = true;
     srq.ring->set_cyclic(kind == prm::wq::kCyclic);
@@ -198,8 +205,10 @@ int create_qp_object(Context& context, const DevxCommand& command, DevxObject* o
     call.data_in_cqe = &data;
     if (const int error = create_qp_ex(context, call))
         return refuse(command, error);
-    *object = {
-        .kind = ObjectKind::kQp, .handle = response.base.qp_handle, .number = response.base.qpn};
+    *object = {.kind = ObjectKind::kQp,
+               .handle = response.base.qp_handle,
+               .number = response.base.qpn,
+               .umems = {umem, fields.get(prm::qp::kRecordUmem)}};
     context.qps.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, response.base.qpn);
     return 0;

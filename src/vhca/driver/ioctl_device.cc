@@ -47,6 +47,8 @@ int invoke_write(Context& context, IoctlCall& call) {
         return ENOSPC;
     if ((command->run == get_context) == (context.async_pipe != nullptr))
         return EINVAL;
+    if (context.engine.device().is_dead() && !is_end(*command))
+        return EIO;
     if (const int error = command->run(context, inner))
         return error;
     return call.has(UVERBS_ATTR_CORE_OUT) ? call.mark_valid(UVERBS_ATTR_CORE_OUT) : 0;

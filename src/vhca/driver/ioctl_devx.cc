@@ -85,10 +85,12 @@ int umem_reg(Context& context, IoctlCall& call) {
     const std::uint64_t bytes = call.value(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
     if (bytes == 0 || address + bytes < address)
         return EINVAL;
-    if (!is_mapped(reinterpret_cast<const void*>(address), bytes))
-        return EFAULT;
-    const std::uint32_t handle =
-        context.umems.add(std::make_unique<UmemObject>(UmemObject{address, bytes}));
+    auto made = std::make_unique<UmemObject>(UmemObject{.address = address, .bytes = bytes});
+    if (const int error = pin(reinterpret_cast<const void*>(address), bytes,
+                              static_cast<unsigned>(rights), &made->pinned)) {
+        return error;
+    }
+    const std::uint32_t handle = context.umems.add(std::move(made));
     int error = call.tell(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, handle);
     if (error == 0)
         error = call.write(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, handle);
@@ -100,8 +102,12 @@ int umem_reg(Context& context, IoctlCall& call) {
 constexpr std::array kUmemDereg = {
     doomed(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE, MLX5_IB_OBJECT_DEVX_UMEM),
 };
+/// Firmware keeps pages that something was made in.
 int umem_dereg(Context& context, IoctlCall& call) {
-    static_cast<void>(context.umems.take(call.handle(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE)));
+    const std::uint32_t handle = call.handle(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE);
+    if (context.umems.find(handle)->users != 0)
+        return EBUSY;
+    static_cast<void>(context.umems.take(handle));
     return 0;
 }
 
@@ -112,6 +118,13 @@ constexpr std::array kCreate = {
     in_from(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, prm::kCommandBytesMin),
     out_from(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, prm::kCommandBytesMin),
 };
+/// `change`: of the number of users.
+void count_in_umems(const Context& context, const DevxObject& object, int change) {
+    for (const std::uint32_t handle : object.umems)
+        if (UmemObject* umem = context.umems.find(handle))
+            umem->users += static_cast<std::uint32_t>(change);
+}
+
 int create(Context& context, IoctlCall& call) {
     DevxObject object;
     bool is_made = false;
@@ -123,11 +136,13 @@ int create(Context& context, IoctlCall& call) {
                             });
     if (!is_made)
         return error;
+    count_in_umems(context, object, 1);
     const std::uint32_t handle = context.devx_objects.add(std::make_unique<DevxObject>(object));
     if (error == 0)
         error = call.tell(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, handle);
     if (error != 0) {
         static_cast<void>(devx_destroy(context, object));
+        count_in_umems(context, object, -1);
         static_cast<void>(context.devx_objects.take(handle));
     }
     return error;
@@ -138,8 +153,10 @@ constexpr std::array kDestroyObject = {
 };
 int destroy(Context& context, IoctlCall& call) {
     const std::uint32_t handle = call.handle(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE);
-    const int error = devx_destroy(context, *context.devx_objects.find(handle));
+    const DevxObject& object = *context.devx_objects.find(handle);
+    const int error = devx_destroy(context, object);
     if (error == 0 || error == ENOENT) {
+        count_in_umems(context, object, -1);
         static_cast<void>(context.devx_objects.take(handle));
         return 0;
     }

@@ -51,6 +51,16 @@ void deliver(const DevxSubscription& subscription, const Entry& entry) {
         std::span(record).first(has_entry ? record.size() : sizeof subscription.cookie));
 }
 
+/// The same of a port: what changed in byte 3, the port in the high half of a byte.
+Entry make_port_entry(unsigned port, std::uint8_t change) {
+    constexpr std::size_t kKind = 1, kChange = 3, kPort = 40;
+    Entry entry{};
+    entry[kKind] = static_cast<std::byte>(DevxEvent::kPortChange);
+    entry[kChange] = std::byte{change};
+    entry[kPort] = static_cast<std::byte>(port << 4);
+    return entry;
+}
+
 constexpr std::array kEventFd = {
     new_fd(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD),
     AttributeSpec{MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, AttributeSpec::Kind::kIn, true, 0,
@@ -127,16 +137,22 @@ int read_counter(const IoctlCall& call, ucs::UniqueFd* counter_p) {
     return *counter_p ? 0 : errno;
 }
 
+template <typename T>
+DevxSubscriptions* subscriptions_in(const HandleTable<T>& table, std::uint32_t handle) {
+    T* object = table.find(handle);
+    return object == nullptr ? nullptr : &object->subscriptions;
+}
+
 /// nullptr: an object that no events come from.
 DevxSubscriptions* subscriptions_of(const Context& context, const DevxObject& object) {
     switch (object.kind) {
         case DevxObject::Kind::kCq:
-            return &context.cqs.find(object.handle)->subscriptions;
+            return subscriptions_in(context.cqs, object.handle);
         case DevxObject::Kind::kSrq:
-            return &context.srqs.find(object.handle)->subscriptions;
+            return subscriptions_in(context.srqs, object.handle);
         case DevxObject::Kind::kQp:
         case DevxObject::Kind::kDct:
-            return &context.qps.find(object.handle)->subscriptions;
+            return subscriptions_in(context.qps, object.handle);
         default:
             return nullptr;
     }
@@ -163,9 +179,10 @@ int subscribe(Context& context, IoctlCall& call) {
     std::vector<std::uint16_t> events;
     if (const int error = read_events(call, object != nullptr, &events))
         return error;
-    DevxSubscriptions* list = object == nullptr ? nullptr : subscriptions_of(context, *object);
+    DevxSubscriptions* list =
+        object == nullptr ? &context.port_subscriptions : subscriptions_of(context, *object);
     if (list == nullptr)
-        return 0;  // a port's state does not change while its device is open, nor does a key
+        return 0;  // a key has no events
     for (const std::uint16_t number : events) {
         DevxSubscription one{.event = static_cast<DevxEvent>(number),
                              .pipe = pipe,
@@ -199,6 +216,12 @@ void tell(const DevxSubscriptions& subscriptions, DevxEvent event, std::uint32_t
     for (const DevxSubscription& one : subscriptions)
         if (one.event == event)
             deliver(one, entry);
+}
+
+void tell_port_change(const DevxSubscriptions& subscriptions, unsigned port, std::uint8_t change) {
+    const Entry entry = make_port_entry(port, change);
+    for (const DevxSubscription& one : subscriptions)
+        deliver(one, entry);
 }
 
 int give_devx_pipe(Context& context, IoctlCall& call, std::uint16_t answer, DevxPipe::Kind kind) {

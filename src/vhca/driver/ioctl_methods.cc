@@ -4,6 +4,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -19,16 +20,22 @@ std::vector<IoctlMethod> join(std::initializer_list<std::span<const IoctlMethod>
     return all;
 }
 
+/// An object that DEVX made has another handle.
+template <typename T>
+bool is_of_verbs(const T* object) {
+    return object != nullptr && !object->is_devx;
+}
+
 bool exists(const Context& context, std::uint16_t object, std::uint32_t handle) {
     switch (object) {
         case UVERBS_OBJECT_PD:
             return context.pds.find(handle) != nullptr;
         case UVERBS_OBJECT_CQ:
-            return context.cqs.find(handle) != nullptr;
+            return is_of_verbs(context.cqs.find(handle));
         case UVERBS_OBJECT_QP:
-            return context.qps.find(handle) != nullptr;
+            return is_of_verbs(context.qps.find(handle));
         case UVERBS_OBJECT_SRQ:
-            return context.srqs.find(handle) != nullptr;
+            return is_of_verbs(context.srqs.find(handle));
         case UVERBS_OBJECT_AH:
             return context.ahs.find(handle) != nullptr;
         case UVERBS_OBJECT_MR:
@@ -62,6 +69,13 @@ bool is_first(const IoctlMethod& method) {
                                                      method.number == UVERBS_METHOD_GET_CONTEXT);
 }
 
+/// A dead device still destroys; a command of the write form is looked at by itself.
+bool outlives_device(const IoctlMethod& method) {
+    const auto dooms = [](const AttributeSpec& spec) { return spec.kind == Kind::kDoomed; };
+    return std::any_of(method.attributes.begin(), method.attributes.end(), dooms) ||
+           (method.object == UVERBS_OBJECT_DEVICE && method.number == UVERBS_METHOD_INVOKE_WRITE);
+}
+
 }  // namespace
 
 int run_ioctl(Context& context, const void* argument) {
@@ -73,6 +87,8 @@ int run_ioctl(Context& context, const void* argument) {
     const auto guard = context.engine.lock();
     if (context.async_pipe == nullptr && !is_first(call.method()))
         return EINVAL;
+    if (context.engine.device().is_dead() && !outlives_device(call.method()))
+        return EIO;
     if (const int error = check_objects(context, call))
         return error;
     int error = call.method().run(context, call);

@@ -31,8 +31,8 @@ std::shared_ptr<OpenFile> open_rdma_cm(int flags, int* fd_p);
 unsigned driver_device_count();
 
 // ---- The sysfs tree
-/// Made at the first call that needs it, one for each process (a child of fork(2), too). Empty: it
-/// cannot be made, which was said.
+/// Made at the first call that needs it, one for each process (a child of fork(2), too). If it
+/// cannot be made, which is said, nothing is there.
 const std::string& tree_path();
 /// The path that SYSFS_PATH names, in the process and those that it forks.
 const std::string& published_tree_path();

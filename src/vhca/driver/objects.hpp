@@ -21,6 +21,7 @@
 #include "vhca/driver/event_pipe.hpp"
 #include "vhca/driver/rings.hpp"
 #include "vhca/engine/engine.hpp"
+#include "vhca/setup/pinning.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -66,6 +67,7 @@ struct PdObject {
 struct MrObject {
     Mr* core = nullptr;
     PdObject* pd = nullptr;
+    Pinned pinned{};  // of a key of DEVX: nothing, its memory is a UmemObject's
 };
 
 struct AhObject {
@@ -81,12 +83,15 @@ struct UarObject {
 /// Memory of the program that commands of the device may name.
 struct UmemObject {
     std::uint64_t address = 0, bytes = 0;
+    Pinned pinned{};
+    std::uint32_t users = 0;  // objects that were made in it
 };
 
 /// Made by a command of the device: where it is in the tables, and its number.
 struct DevxObject {
     enum class Kind : std::uint8_t { kCq, kSrq, kQp, kDct, kMkey } kind = Kind::kCq;
     std::uint32_t handle = 0, number = 0;
+    std::vector<std::uint32_t> umems{};  // that it was made in
 };
 
 /// A descriptor that DEVX tells something by.
@@ -124,6 +129,8 @@ using DevxSubscriptions = std::vector<DevxSubscription>;
 /// Tells who subscribed to it. `number` is that of the object; `syndrome` of kCqError.
 void tell(const DevxSubscriptions& subscriptions, DevxEvent event, std::uint32_t number,
           std::uint8_t syndrome = 0);
+/// A change of the port, kPortChange, by the number that event queues have for it.
+void tell_port_change(const DevxSubscriptions& subscriptions, unsigned port, std::uint8_t change);
 
 /// A completion channel: programs name it by any descriptor of its pipe.
 struct ChannelObject {
@@ -187,7 +194,7 @@ struct QpObject {
 /// by dup(2) and threads, gone with the last close(2).
 ///
 /// A child of fork(2) has no engine: its commands fail with EIO, and what it closes is its copy.
-class Context {
+class Context final : public DeviceListener {
   public:
     Context(Engine& engine, Poller& poller, const DeviceConfig& reported);
     /// Everything that is left goes.
@@ -223,10 +230,14 @@ class Context {
     HandleTable<UmemObject> umems;
     HandleTable<MrObject> mkeys;  // of DEVX: no regions of verbs
     HandleTable<DevxObject> devx_objects;
+    DevxSubscriptions port_subscriptions;                              // to the port's state
     std::map<std::uint64_t, std::shared_ptr<DevxPipe>> devx_pipes;     // by inode
     std::map<std::uint64_t, std::unique_ptr<ChannelObject>> channels;  // by inode
     std::uint32_t bfregs = 0;                                          // of GET_CONTEXT
     std::uint32_t next_bfreg = 0;
+
+    /// To the program's descriptor, and to who subscribed to the port's state.
+    void device_event(ibv_event_type type, unsigned port) override;
 
     // ---- The ends of objects: errno, and nothing happened, or the device knows it no more; then
     // the caller takes it out of its table. Counts of events are those that the program read.

@@ -84,6 +84,10 @@ std::unique_ptr<Context> open_context(unsigned device_index) {
         errno = error;
         return nullptr;
     }
+    if (engine->is_dead()) {
+        errno = EIO;
+        return nullptr;
+    }
     try {
         auto context = std::make_unique<Context>(*engine, Poller::of(*engine),
                                                  reported_of(engine->device().config()));

@@ -84,8 +84,13 @@ Place locate(int dir_fd, const char* path) {
             return {.kind = Place::Kind::kNode, .node = *node, .path = {}};
         return {.kind = Place::Kind::kTree, .node = {}, .path = tree_path() + std::string(behind)};
     }
-    if (!is_in_tree(whole))
-        return {};
+    if (!is_in_tree(whole)) {
+        if (!lexical.has_left())
+            return {};
+        return {.kind = Place::Kind::kTree,
+                .node = {},
+                .path = whole.empty() ? "/" : std::string(whole)};
+    }
     take_prefix(&whole, "/sys");
     return {.kind = Place::Kind::kTree, .node = {}, .path = tree_path() + std::string(whole)};
 }

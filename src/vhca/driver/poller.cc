@@ -45,6 +45,22 @@ Poller& Poller::of(Engine& engine) {
     return *poller;
 }
 
+std::uint32_t Poller::take_cq_number() {
+    constexpr std::uint32_t kNumbers = 1 << 24;
+    const auto is_used = [this](std::uint32_t number) {
+        bool found = false;
+        cqs_.for_each([&](const CqObject& cq) { found = found || cq.ring->number() == number; });
+        return found;
+    };
+    for (;;) {
+        const std::uint32_t number = next_cq_number_;
+        next_cq_number_ = number + 1 == kNumbers ? kFirstCqNumber : number + 1;
+        has_wrapped_ = has_wrapped_ || next_cq_number_ == kFirstCqNumber;
+        if (!has_wrapped_ || !is_used(number))
+            return number;
+    }
+}
+
 bool Poller::poll(QpObject& qp, Time now) {
     bool moved = false, is_gone = false;
     if (qp.sends != nullptr) {
@@ -97,6 +113,8 @@ bool Poller::pump_rings(Time now) {
         if (cq.channel != nullptr)
             flush(*cq.channel->pipe);
     });
+    if (moved)
+        flush_nap_ns_ = kFlushNapNs / 2;  // rest() doubles it
     return moved;
 }
 
@@ -110,6 +128,7 @@ bool Poller::pump(Time now) {
 }
 
 void Poller::rest() {
+    flush_nap_ns_ = std::min(2 * flush_nap_ns_, kFlushNapMaxNs);
     is_settled_ = trap_.close();
     unsettled_nap_ns_ =
         is_settled_ ? kUnsettledNapNs : std::min(2 * unsettled_nap_ns_, kFlushNapNs);
@@ -127,7 +146,7 @@ Time Poller::nap() const {
         return kBlindNapNs;
     if (!is_settled_)
         return unsettled_nap_ns_;
-    return has_flushing_ || has_waiting_ ? kFlushNapNs : kNever;
+    return has_flushing_ || has_waiting_ ? flush_nap_ns_ : kNever;
 }
 
 }  // namespace tagwire::vhca::driver

@@ -30,7 +30,7 @@ class Poller final : public Pump {
     /// Does all that the program posted to `qp` before a command, which has to see it done.
     void settle(QpObject& qp, Time now);
     /// The next CQ's.
-    [[nodiscard]] std::uint32_t take_cq_number() { return next_cq_number_++ & 0xffffff; }
+    [[nodiscard]] std::uint32_t take_cq_number();
 
     bool pump(Time now) override;
     void rest() override;
@@ -40,7 +40,8 @@ class Poller final : public Pump {
 
   private:
     /// A receive that is posted to a queue in ERR rings no doorbell, nor does who reads an event.
-    static constexpr Time kFlushNapNs = 1'000'000;
+    /// The second while nothing comes of it for long: programs leave queues in ERR.
+    static constexpr Time kFlushNapNs = 1'000'000, kFlushNapMaxNs = 64'000'000;
     /// A thread that rang is to go on; its next doorbell is not noticed before it did.
     static constexpr Time kUnsettledNapNs = 20'000;
     /// Where doorbells are not noticed.
@@ -54,9 +55,11 @@ class Poller final : public Pump {
     bool has_flushing_ = false;  // a queue in ERR takes receives
     bool has_waiting_ = false;   // events for which a pipe has no room
     bool is_settled_ = true;     // all doorbells are noticed
-    Time unsettled_nap_ns_ = kUnsettledNapNs;
+    Time unsettled_nap_ns_ = kUnsettledNapNs, flush_nap_ns_ = kFlushNapNs;
     unsigned busy_passes_ = 0;
-    std::uint32_t next_cq_number_ = 0x400;
+    static constexpr std::uint32_t kFirstCqNumber = 0x400;
+    std::uint32_t next_cq_number_ = kFirstCqNumber;
+    bool has_wrapped_ = false;  // numbers from here on may be in use
     ucs::List<QpObject, &QpObject::of_poller> qps_;
     ucs::List<CqObject, &CqObject::of_poller> cqs_;
 };

@@ -28,15 +28,15 @@ int check_type(unsigned type) {
     }
 }
 
-int find_parts(const Context& context, QpRequest* request) {
+int find_parts(const Context& context, const Call& call, QpRequest* request) {
     const ib_uverbs_ex_create_qp& core = request->core;
     if (core.is_srq != 0) {
-        request->srq = context.srqs.find(core.srq_handle);
+        request->srq = find_named(context.srqs, call, core.srq_handle);
         if (request->srq == nullptr)
             return EINVAL;
     }
-    request->recv_cq = context.cqs.find(core.recv_cq_handle);
-    request->send_cq = context.cqs.find(core.send_cq_handle);
+    request->recv_cq = find_named(context.cqs, call, core.recv_cq_handle);
+    request->send_cq = find_named(context.cqs, call, core.send_cq_handle);
     request->pd = context.pds.find(core.pd_handle);
     const bool are_all =
         request->recv_cq != nullptr && request->send_cq != nullptr && request->pd != nullptr;
@@ -197,7 +197,7 @@ int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, 
                          .max_inline_data = core.max_inline_data};
     int error = check_type(core.qp_type);
     if (error == 0)
-        error = find_parts(context, request);
+        error = find_parts(context, call, request);
     if (error == 0)
         error = read_driver_part(call, &request->driver);
     if (error == 0)

@@ -12,9 +12,10 @@ class RdmaCmFile final : public OpenFile {
   public:
     explicit RdmaCmFile(std::unique_ptr<cm::Channel> channel) : channel_(std::move(channel)) {}
     std::int64_t write(const void* bytes, std::size_t count) override {
-        return channel_->write(bytes, count, [](int fd) -> cm::Channel* {
-            const auto file = std::dynamic_pointer_cast<RdmaCmFile>(files::find_file(fd));
-            return file != nullptr ? file->channel_.get() : nullptr;
+        std::shared_ptr<RdmaCmFile> other;  // ends after the command: that takes the same lock
+        return channel_->write(bytes, count, [&other](int fd) -> cm::Channel* {
+            other = std::dynamic_pointer_cast<RdmaCmFile>(files::find_file(fd));
+            return other != nullptr ? other->channel_.get() : nullptr;
         });
     }
     int ioctl(unsigned long /*request*/, void* /*argument*/) override {

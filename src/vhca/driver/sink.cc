@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Events of the device, to the pipes of the contexts that they are for.
+#include <optional>
+
 #include "vhca/driver/commands.hpp"
 #include "vhca/driver/objects.hpp"
 
@@ -73,7 +75,37 @@ class DriverSink final : public EventSink {
     }
 };
 
+/// The numbers that event queues have for changes of a port.
+std::optional<std::uint8_t> port_change_of(ibv_event_type type) {
+    switch (type) {
+        case IBV_EVENT_PORT_ERR:
+            return 1;
+        case IBV_EVENT_PORT_ACTIVE:
+            return 4;
+        case IBV_EVENT_LID_CHANGE:
+            return 6;
+        case IBV_EVENT_PKEY_CHANGE:
+            return 7;
+        case IBV_EVENT_GID_CHANGE:
+            return 8;
+        case IBV_EVENT_CLIENT_REREGISTER:
+            return 9;
+        default:
+            return std::nullopt;
+    }
+}
+
 }  // namespace
+
+void Context::device_event(ibv_event_type type, unsigned port) {
+    if (const auto change = port_change_of(type))
+        tell_port_change(port_subscriptions, port, *change);
+    if (async_pipe == nullptr)
+        return;
+    const ib_uverbs_async_event_desc event{
+        .element = port, .event_type = static_cast<std::uint32_t>(type), .reserved = 0};
+    async_pipe->push(std::as_bytes(std::span(&event, 1)));
+}
 
 EventSink& driver_sink() {
     static DriverSink sink;

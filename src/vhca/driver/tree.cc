@@ -181,10 +181,7 @@ void write_verbs(Writer& writer, const std::string& path, unsigned index) {
                                        major(number), minor(number), index));
 }
 
-void write_all(Writer& writer, unsigned index) {
-    Engine* engine = nullptr;
-    if (const int error = attach_driver(index, &engine))
-        TW_LOG_DEBUG("virtual HCA: vhca%u has no engine, errno %d", index, error);
+void write_all(Writer& writer, unsigned index, Engine* engine) {
     const std::string function = text("7477:00:00.%u", index);
     const std::string pci = "/devices/pci7477:00/" + function;
     const std::string device = text("/infiniband/vhca%u", index);
@@ -219,15 +216,23 @@ unsigned driver_device_count() {
     return count;
 }
 
-int fill_tree(const std::string& root) {
+std::vector<Engine*> engines_of_tree() {
+    std::vector<Engine*> engines(driver_device_count());
+    for (unsigned index = 0; index < engines.size(); ++index)
+        if (const int error = attach_driver(index, &engines[index]))
+            TW_LOG_DEBUG("virtual HCA: vhca%u has no engine, errno %d", index, error);
+    return engines;
+}
+
+int fill_tree(const std::string& root, std::span<Engine* const> engines) {
     Writer writer(root);
     for (const char* path :
          {"/class/infiniband", "/class/infiniband_verbs", "/bus/pci/devices", "/dev/infiniband"}) {
         writer.folder(path);
     }
     writer.file("/class/infiniband_verbs/abi_version", "6");
-    for (unsigned i = 0; i < driver_device_count(); ++i)
-        write_all(writer, i);
+    for (unsigned i = 0; i < engines.size(); ++i)
+        write_all(writer, i, engines[i]);
     return writer.error();
 }
 

@@ -2,8 +2,12 @@
 // The sysfs tree of a process: its folder, and what it holds.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "vhca/engine/engine.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -23,7 +27,10 @@ int make_tree_folder(const std::string& path);
 /// And everything in it.
 void remove_tree_folder(const std::string& path);
 
+/// The engines of all devices, made if they were not yet; nullptr: it could not be made. Without
+/// locks that handlers of fork(2) take.
+std::vector<Engine*> engines_of_tree();
 /// Everything that the devices show, in `root`. errno value.
-int fill_tree(const std::string& root);
+int fill_tree(const std::string& root, std::span<Engine* const> engines);
 
 }  // namespace tagwire::vhca::driver

@@ -75,6 +75,13 @@ bool is_left_over(const Owner& owner, const Owner& self) {
            (owner == self || start_of(owner.pid) != owner.started);
 }
 
+/// In /tmp anybody can make a folder of such a name, and the superuser could remove it.
+bool is_of_this_user(const std::string& path) {
+    struct stat facts {};
+    return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+           facts.st_uid == ::geteuid();
+}
+
 void remove_left_overs(const std::string& folder, const std::string& ours) {
     const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir(folder.c_str()), &::closedir);
     if (all == nullptr)
@@ -83,8 +90,10 @@ void remove_left_overs(const std::string& folder, const std::string& ours) {
     while (const dirent* entry = ::readdir(all.get())) {
         Owner owner;
         const std::string path = folder + "/" + entry->d_name;
-        if (parse_name(entry->d_name, &owner) && path != ours && is_left_over(owner, self))
+        if (parse_name(entry->d_name, &owner) && path != ours && is_left_over(owner, self) &&
+            is_of_this_user(path)) {
             remove_tree_folder(path);
+        }
     }
 }
 
@@ -114,9 +123,12 @@ class Tree {
     const std::string& published() const { return published_; }
 
     const std::string& path() {
-        const std::scoped_lock lock(mutex_);
-        if (::syscall(SYS_getpid) != maker_)
-            make();
+        if (!is_made()) {
+            const std::vector<Engine*> engines = engines_of_tree();
+            const std::scoped_lock lock(mutex_);
+            if (::syscall(SYS_getpid) != maker_)
+                make(engines);
+        }
         return path_;
     }
 
@@ -131,12 +143,17 @@ class Tree {
                        [] { get().mutex_.unlock(); });
     }
 
-    void make() {
+    [[nodiscard]] bool is_made() {
+        const std::scoped_lock lock(mutex_);
+        return ::syscall(SYS_getpid) == maker_;
+    }
+
+    void make(std::span<Engine* const> engines) {
         maker_ = ::syscall(SYS_getpid);
         path_ = maker_ == publisher_ ? published_ : new_tree_path();
         int error = make_tree_folder(path_);
         if (error == 0)
-            error = fill_tree(path_);
+            error = fill_tree(path_, engines);
         if (error != 0) {
             TW_LOG_ERROR("virtual HCA: cannot create the device files in %s: %s", path_.c_str(),
                          std::strerror(error));

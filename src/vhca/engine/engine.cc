@@ -135,6 +135,7 @@ int Engine::start(const EngineConfig& config) {
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell_)
         return errno;
+    static_cast<void>(control_.open(index_));
     TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", port_.lid(),
                  static_cast<unsigned long long>(port_.guid()));
     return start_helper();
@@ -259,6 +260,7 @@ void Engine::abandon() {
     if (tap_ != nullptr)
         tap_->abandon();
     fabric_->abandon();
+    control_.reset();
     bell_.reset();
 }
 
@@ -316,6 +318,16 @@ void Engine::set_pump(Pump* pump) {
     static_cast<void>(!::write(bell_.get(), &kOne, sizeof kOne));
 }
 
+int Engine::happen(Incident incident) {
+    const auto guard = lock();
+    return device_->happen(incident, now());
+}
+
+bool Engine::is_dead() {
+    const auto guard = lock();
+    return device_->is_dead();
+}
+
 FaultCounters Engine::fault_counters() const {
     return faults_ != nullptr ? faults_->counters() : FaultCounters{};
 }
@@ -350,6 +362,10 @@ void Engine::SinkSwitch::srq_event(ibv_event_type type, Srq& srq) {
 void Engine::SinkSwitch::cq_error(Cq& cq) {
     if (to != nullptr)
         to->cq_error(cq);
+}
+void Engine::SinkSwitch::device_event(ibv_event_type type, unsigned port) {
+    for (DeviceListener* one = listeners.front(); one != nullptr; one = listeners.next(*one))
+        one->device_event(type, port);
 }
 
 }  // namespace tagwire::vhca

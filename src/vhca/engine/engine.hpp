@@ -33,8 +33,10 @@
 #include <mutex>
 #include <string>
 
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/core/device.hpp"
 #include "vhca/engine/clock.hpp"
+#include "vhca/engine/control.hpp"
 #include "vhca/engine/engine_port.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/engine/pump.hpp"
@@ -79,6 +81,19 @@ class Management : public ManagementPort {
     ~Management() = default;
 };
 
+/// Hears of the events of the port and the whole device: an open context.
+class DeviceListener {
+  public:
+    /// Under the lock, from inside a call of the device: must not call back. `port` 0: the whole
+    /// device.
+    virtual void device_event(ibv_event_type type, unsigned port) = 0;
+
+    ucs::ListLink<DeviceListener> of_engine;
+
+  protected:
+    ~DeviceListener() = default;
+};
+
 class Engine {
   public:
     static constexpr Time kTakeOverNs = 100'000;
@@ -118,6 +133,14 @@ class Engine {
     void set_management(Management* management);
     /// Receiver of events; called under the lock, by any thread. None: events are dropped.
     void set_sink(EventSink* sink);
+    /// Under the lock.
+    void add(DeviceListener& listener) { sink_.listeners.push_back(listener); }
+    void remove(DeviceListener& listener) { sink_.listeners.erase(listener); }
+
+    /// Takes the lock, and has the device carry it out. EIO: the device is dead.
+    int happen(Incident incident);
+    /// Takes the lock.
+    [[nodiscard]] bool is_dead();
 
     /// Under the lock.
     [[nodiscard]] const FabricCounters& fabric_counters() const { return fabric_->counters(); }
@@ -136,10 +159,12 @@ class Engine {
   private:
     struct SinkSwitch final : EventSink {
         EventSink* to = nullptr;
+        ucs::List<DeviceListener, &DeviceListener::of_engine> listeners;
         void cq_event(Cq& cq) override;
         void qp_event(ibv_event_type type, Qp& qp) override;
         void srq_event(ibv_event_type type, Srq& srq) override;
         void cq_error(Cq& cq) override;
+        void device_event(ibv_event_type type, unsigned port) override;
     };
 
     Engine() = default;
@@ -185,6 +210,7 @@ class Engine {
     alignas(128) std::atomic<std::uint64_t> polls_{0};  // of application threads
 
     // The helper's own
+    ControlSocket control_;
     alignas(128) ucs::UniqueFd bell_;  // eventfd
     std::uint64_t polls_seen_ = 0;
     Time patience_ns_ = kTakeOverNs, linger_ns_ = 1000;

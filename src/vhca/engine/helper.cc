@@ -61,11 +61,14 @@ void Engine::help() {
     Time wait_ns = kTakeOverNs;
     // SYNC pump_: pairs with set_pump()
     while (pump_.load(std::memory_order_acquire) == nullptr) {
-        std::array<pollfd, 2> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
-                                   {.fd = bell_.get(), .events = POLLIN, .revents = 0}}};
+        std::array<pollfd, 3> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
+                                   {.fd = bell_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = control_.fd(), .events = POLLIN, .revents = 0}}};
         const timespec timeout = timespec_of(wait_ns);
         ppoll(fds.data(), fds.size(), wait_ns == kNever ? nullptr : &timeout, nullptr);
         wake_ups_.fetch_add(1, std::memory_order_relaxed);
+        if (fds[2].revents != 0) [[unlikely]]
+            control_.serve(*this);
         std::uint64_t rung = 0;
         if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0)
             rung = 0;
@@ -146,13 +149,16 @@ void Engine::help_pump() {
         Time last_work = now(), wait_ns = 0;
         while (pump_once(&last_work, &wait_ns)) {
         }
-        std::array<pollfd, 3> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
+        std::array<pollfd, 4> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
                                    {.fd = bell_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = control_.fd(), .events = POLLIN, .revents = 0},
                                    {.fd = pump.fd(), .events = POLLIN, .revents = 0}}};
         wait_ns = std::min(wait_ns, pump.nap());
         const timespec timeout = timespec_of(wait_ns);
         ppoll(fds.data(), fds.size(), wait_ns == kNever ? nullptr : &timeout, nullptr);
         wake_ups_.fetch_add(1, std::memory_order_relaxed);
+        if (fds[2].revents != 0) [[unlikely]]
+            control_.serve(*this);
         std::uint64_t rung = 0;
         if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0)
             rung = 0;

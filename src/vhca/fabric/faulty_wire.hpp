@@ -43,8 +43,11 @@ class FaultyWire final : public Wire {
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
-    std::uint64_t handed_over(Route to) override { return below_.handed_over(to); }
-    bool have_left(Route to, std::uint64_t count) override { return below_.have_left(to, count); }
+    Turn turn_of(Route to) override { return below_.turn_of(to); }
+    bool has_had_turn(Route to, const Turn& since) override {
+        return below_.has_had_turn(to, since);
+    }
+    [[nodiscard]] unsigned steps_to_catch_up() const override { return below_.steps_to_catch_up(); }
 
     /// Sends what is due. Returns when the next packet is, kNever if none is held back.
     Time progress(Time now);

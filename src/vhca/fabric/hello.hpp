@@ -18,7 +18,7 @@ namespace tagwire::vhca {
 
 inline constexpr std::uint32_t kHelloMagic = 0x61637677;
 /// Changes with the messages, the ring and the packets in it.
-inline constexpr std::uint32_t kFabricVersion = 2;
+inline constexpr std::uint32_t kFabricVersion = 3;
 
 /// Release of the library, "0.1.0", padded with zeros. Devices of two releases may send different
 /// packets, so only equal ones talk to each other.

@@ -138,8 +138,11 @@ class TracedWire final : public Wire {
         tap_.left(to, {claimed_, bytes});
         below_.commit(to, bytes);
     }
-    std::uint64_t handed_over(Route to) override { return below_.handed_over(to); }
-    bool have_left(Route to, std::uint64_t count) override { return below_.have_left(to, count); }
+    Turn turn_of(Route to) override { return below_.turn_of(to); }
+    bool has_had_turn(Route to, const Turn& since) override {
+        return below_.has_had_turn(to, since);
+    }
+    [[nodiscard]] unsigned steps_to_catch_up() const override { return below_.steps_to_catch_up(); }
 
   private:
     Wire& below_;

@@ -19,7 +19,8 @@
 //  (3) The receiver publishes its tail every N / 4 packets and whenever it finds the ring empty, so
 //      that the sender's line stays quiet under load and a peer that does not poll is noticed. The
 //      tail covers earlier visits only: packets taken in this one have not been answered yet, and
-//      a sender whose timer runs out must not believe that they were.
+//      a sender whose timer runs out must not believe that they were. `visits` tells that sender
+//      whether the receiver had the processor since.
 //  (4) No wake-up is lost. The receiver that stops polling stores armed = 1, then looks once more;
 //      the sender stores the control word, then looks at `armed`. At least one of the two must see
 //      the other's store, and that needs a store-load barrier on both sides, because a processor
@@ -60,6 +61,7 @@ struct SegmentHead {
 template <template <class> class Atom = std::atomic>
 struct alignas(128) Consumer {
     Atom<std::uint64_t> tail{0};
+    Atom<std::uint64_t> visits{0};  // times that the receiver looked; relaxed, it orders nothing
 };
 
 template <template <class> class Atom = std::atomic>
@@ -148,6 +150,14 @@ class RingSender {
         return head_ - memory_.consumer->tail.load(std::memory_order_relaxed);
     }
     [[nodiscard]] std::uint64_t head() const { return head_; }
+    /// Times that the receiver looked for packets.
+    [[nodiscard]] std::uint64_t visits() const {
+        return memory_.consumer->visits.load(std::memory_order_relaxed);
+    }
+    /// It found nothing, and waits to be rung for.
+    [[nodiscard]] bool is_receiver_asleep() const {
+        return memory_.sleep->armed.load(std::memory_order_relaxed) != 0;
+    }
     [[nodiscard]] bool is_corrupt() const { return is_corrupt_; }
 
   private:
@@ -182,7 +192,10 @@ class RingReceiver {
         : memory_(memory), fences_(fences) {}
 
     /// Before the first peek() of a visit: all that was taken so far has been answered.
-    void begin_visit() { answered_ = read_; }
+    void begin_visit() {
+        answered_ = read_;
+        memory_.consumer->visits.store(++visits_, std::memory_order_relaxed);
+    }
 
     /// The next packet, in place: whoever reads it reads each byte once.
     Peek peek(std::span<const std::byte>* packet_p) {
@@ -240,6 +253,7 @@ class RingReceiver {
     std::uint64_t read_ = 0;      // next position to read
     std::uint64_t answered_ = 0;  // where this visit began
     std::uint64_t published_ = 0;
+    std::uint64_t visits_ = 0;
     Fences fences_{};
 };
 

@@ -117,16 +117,20 @@ const ShmFabric::OutLink* ShmFabric::standing_link(std::uint64_t node) const {
     return found == out_.end() ? nullptr : found->second.get();
 }
 
-std::uint64_t ShmFabric::handed_over(Route to) {
+Turn ShmFabric::turn_of(Route to) {
     const OutLink* link = standing_link(to.node);
-    return link == nullptr ? 0 : link->ring.head();
+    return link == nullptr ? Turn{}
+                           : Turn{.packets = link->ring.head(), .visits = link->ring.visits()};
 }
 
-bool ShmFabric::have_left(Route to, std::uint64_t count) {
+bool ShmFabric::has_had_turn(Route to, const Turn& since) {
     const OutLink* link = standing_link(to.node);
     // A ring that is shorter than that belongs to a later connection.
-    return link == nullptr || link->ring.head() < count ||
-           link->ring.head() - link->ring.unconsumed() >= count;
+    if (link == nullptr || link->ring.head() < since.packets)
+        return true;
+    const bool has_taken = link->ring.head() - link->ring.unconsumed() >= since.packets;
+    return has_taken &&
+           (link->ring.is_receiver_asleep() || link->ring.visits() - since.visits >= kVisitsOfTurn);
 }
 
 void ShmFabric::knock(OutLink& link) {

@@ -60,8 +60,12 @@ class ShmFabric final : public Fabric {
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
-    std::uint64_t handed_over(Route to) override;
-    bool have_left(Route to, std::uint64_t count) override;
+    Turn turn_of(Route to) override;
+    bool has_had_turn(Route to, const Turn& since) override;
+    /// As many visits as the longest ring needs, and one that finds it empty.
+    [[nodiscard]] unsigned steps_to_catch_up() const override {
+        return kRingSlots / kPacketsPerVisit + 1;
+    }
 
     /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, up to a
     /// bound; what take() does not keep is gone afterwards. Calls gone(Route) for a process that
@@ -87,6 +91,8 @@ class ShmFabric final : public Fabric {
 
   private:
     static constexpr unsigned kPacketsPerVisit = 16;
+    /// A node that looked so often had the time to answer all that it had taken.
+    static constexpr std::uint64_t kVisitsOfTurn = 16;
 
     using Sender = RingSender<std::atomic, HostFences>;
     using Receiver = RingReceiver<std::atomic, HostFences>;

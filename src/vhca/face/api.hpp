@@ -118,6 +118,16 @@ TW_VHCA_VERBS(TW_VHCA_DECLARE)
 [[gnu::visibility("default")]] int tagwire_vhca_describe(
     void (*take)(void* arg, const char* group, const char* name, const char* value), void* arg);
 
+// ---- For the launcher
+/// Looks at the options of this process, the variables TAGWIRE_VHCA_*, and makes nothing. 0, or
+/// EINVAL: the log says what is wrong.
+[[gnu::visibility("default")]] int tagwire_vhca_check_options(void);
+/// As tagwire_vhca_inject(), for a device of another process (engine/control.hpp).
+[[gnu::visibility("default")]] int tagwire_vhca_order(int process, unsigned device,
+                                                      const char* incident);
+/// The names of all incidents, separated by ", ".
+[[gnu::visibility("default")]] const char* tagwire_vhca_incidents(void);
+
 // ---- /dev/infiniband/rdma_cm, for the library that is preloaded
 struct tagwire_vhca_cm;
 /// As open(2), with its O_CLOEXEC and O_NONBLOCK: nullptr with errno. The descriptor is the

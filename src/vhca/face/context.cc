@@ -72,6 +72,8 @@ ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
     Engine* engine = nullptr;
     if (const int error = attach_engine(*index, &engine))
         return fail(error);
+    if (engine->is_dead())
+        return fail(EIO);
     auto* opened = new (std::nothrow) FaceContext{};
     if (opened == nullptr)
         return fail(ENOMEM);
@@ -89,10 +91,17 @@ ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
     context.async_fd = opened->async_events.fd();
     context.num_comp_vectors = kCompVectors;
     pthread_mutex_init(&context.mutex, nullptr);
+    const auto guard = engine->lock();
+    engine->add(opened->listener);
     return &context;
 }
 
 int tagwire_vhca_ibv_close_device(ibv_context* context) {
+    {
+        Engine& engine = *face(context).engine;
+        const auto guard = engine.lock();
+        engine.remove(face(context).listener);
+    }
     release_all(face(context));
     pthread_mutex_destroy(&context->mutex);
     delete &face(context);

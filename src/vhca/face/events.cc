@@ -50,6 +50,11 @@ void acknowledge(pthread_mutex_t* mutex, pthread_cond_t* acked, std::uint32_t* c
 
 }  // namespace
 
+void FaceListener::device_event(ibv_event_type type, unsigned port) {
+    ibv_async_event event{.element = {.port_num = static_cast<int>(port)}, .event_type = type};
+    owner.async_events.push({event, nullptr});
+}
+
 EventSink& face_sink() {
     static FaceSink sink;
     return sink;

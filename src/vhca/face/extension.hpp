@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Extension of rdma-core's interfaces by the virtual HCA: tag matching over DC. Programs find the
-// function with dlsym() in libtagwire-vhca.so; no card's library has it.
+// Extensions of rdma-core's interfaces by the virtual HCA: tag matching over DC, and incidents for
+// tests. Programs find the functions with dlsym() in libtagwire-vhca.so; no library of a card has
+// them.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,3 +28,10 @@ struct tagwire_vhca_ravh {
 
 extern "C" [[gnu::visibility("default")]] int tagwire_vhca_query_tm(ibv_context* context,
                                                                     tagwire_vhca_tm_caps* caps);
+
+/// Makes the device of `context` meet an incident, for all contexts of this process:
+/// "device-fatal", "port-down", "port-up", "lid-change", "gid-change", "pkey-change", "sm-change",
+/// "reregister" or "srq-error" (docs/how-to/vhca.md). Any thread. 0, or an errno value: EINVAL for
+/// a name that is none, EIO when the device is dead.
+extern "C" [[gnu::visibility("default")]] int tagwire_vhca_inject(ibv_context* context,
+                                                                  const char* incident);

@@ -2,10 +2,11 @@
 // Protection domains and memory regions.
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/setup/describe.hpp"
+#include "vhca/setup/pinning.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -27,8 +28,9 @@ ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t
     access &= ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
     if (const int error = check_access(access))
         return fail(error);
-    if (!is_mapped(base, bytes))
-        return fail(EFAULT);
+    Pinned pinned;
+    if (const int error = pin(base, bytes, access, &pinned))
+        return fail(error);
     if ((access & IBV_ACCESS_ZERO_BASED) != 0)
         iova = 0;
     auto* made = new (std::nothrow) FaceMr{};
@@ -47,6 +49,7 @@ ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t
         delete made;
         return fail(error);
     }
+    made->pinned = std::move(pinned);
     made->core->user = made;
     made->mr.context = pd->context;
     made->mr.pd = pd;
@@ -145,14 +148,19 @@ int tagwire_vhca_ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* base, std
         error = EINVAL;
     } else if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 && check_access(rights) != 0) {
         error = check_access(rights);
-    } else if (moves && !is_mapped(base, bytes)) {
-        error = EFAULT;
     }
+    FaceMr& region = face(mr);
+    const unsigned wanted =
+        (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? rights : region.core->access;
+    // A region that may be changed from now on is pinned anew, as one that moves.
+    const bool pins = moves || (changes_memory(wanted) && !changes_memory(region.core->access));
+    Pinned pinned;
+    if (error == 0 && pins)
+        error = pin(moves ? base : mr->addr, moves ? bytes : mr->length, wanted, &pinned);
     if (error != 0) {
         errno = error;
         return IBV_REREG_MR_ERR_INPUT;
     }
-    FaceMr& region = face(mr);
     Engine& engine = *face(mr->context).engine;
     {
         const auto guard = engine.lock();
@@ -164,6 +172,8 @@ int tagwire_vhca_ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* base, std
         errno = error;
         return IBV_REREG_MR_ERR_CMD;
     }
+    if (pins)
+        region.pinned = std::move(pinned);
     if (moves) {
         mr->addr = base;
         mr->length = bytes;

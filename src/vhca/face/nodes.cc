@@ -66,10 +66,16 @@ class RdmaCmFile final : public OpenFile {
     RdmaCmFile& operator=(const RdmaCmFile&) = delete;
 
     std::int64_t write(const void* bytes, std::size_t count) override {
-        return library_.write(cm_, bytes, count, [](int fd) -> tagwire_vhca_cm* {
-            const auto file = std::dynamic_pointer_cast<RdmaCmFile>(find_file(fd));
-            return file != nullptr ? file->cm_ : nullptr;
+        static thread_local std::shared_ptr<RdmaCmFile> other;
+        const std::int64_t done = library_.write(cm_, bytes, count, [](int fd) -> tagwire_vhca_cm* {
+            other = std::dynamic_pointer_cast<RdmaCmFile>(find_file(fd));
+            return other != nullptr ? other->cm_ : nullptr;
         });
+        // It ends after the command: that takes the same lock.
+        const int error = errno;
+        other = nullptr;
+        errno = error;
+        return done;
     }
     int ioctl(unsigned long /*request*/, void* /*argument*/) override {
         errno = ENOTTY;

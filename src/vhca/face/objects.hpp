@@ -20,6 +20,7 @@
 #include "vhca/engine/engine.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/face/event_queue.hpp"
+#include "vhca/setup/pinning.hpp"
 
 namespace tagwire::vhca {
 
@@ -32,8 +33,11 @@ struct CompletionEvent {
 
 struct AsyncEvent {
     ibv_async_event event;
-    std::uint32_t* delivered;  // of the object that it is about
-    void note_delivered() const { ++*delivered; }
+    std::uint32_t* delivered;  // of the object that it is about; nullptr: it is about none
+    void note_delivered() const {
+        if (delivered != nullptr)
+            ++*delivered;
+    }
 };
 
 struct FacePd {
@@ -45,6 +49,7 @@ struct FacePd {
 struct FaceMr {
     ibv_mr mr;
     Mr* core;
+    Pinned pinned;
     ucs::ListLink<FaceMr> of_context;
 };
 
@@ -110,11 +115,21 @@ struct FaceQp {
     ucs::ListLink<FaceQp> of_context;
 };
 
+struct FaceContext;
+
+/// Events of no object, into the queue of the context.
+struct FaceListener final : DeviceListener {
+    explicit FaceListener(FaceContext& owner_) : owner(owner_) {}
+    void device_event(ibv_event_type type, unsigned port) override;
+    FaceContext& owner;
+};
+
 struct FaceContext {
-    verbs_context verbs;  // verbs.context is the program's handle
-    Engine* engine;
+    verbs_context verbs{};  // verbs.context is the program's handle
+    Engine* engine = nullptr;
     ucs::UniqueFd command_fd;
     EventQueue<AsyncEvent> async_events;
+    FaceListener listener{*this};
     // Objects created in it; under the engine's lock.
     ucs::List<FaceQp, &FaceQp::of_context> qps;
     ucs::List<FaceSrq, &FaceSrq::of_context> srqs;

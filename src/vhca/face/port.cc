@@ -45,6 +45,9 @@ int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, 
     Engine& engine = *face(context).engine;
     if (!is_port(engine, port))
         return EINVAL;
+    const auto guard = engine.lock();
+    if (engine.device().is_dead())
+        return EIO;
     ibv_port_attr full;
     describe_port(engine, port, &full);
     std::memset(attr, 0, bytes);

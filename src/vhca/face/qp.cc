@@ -209,6 +209,8 @@ int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
     *attr = {};
     {
         const auto guard = pair.engine->lock();
+        if (pair.engine->device().is_dead())
+            return EIO;
         pair.core->query(attr);
     }
     attr->cap = pair.core->cap();

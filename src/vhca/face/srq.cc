@@ -169,6 +169,8 @@ int tagwire_vhca_ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
 int tagwire_vhca_ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
     FaceSrq& queue = face(srq);
     const auto guard = queue.engine->lock();
+    if (queue.engine->device().is_dead())
+        return EIO;
     queue.core->query(attr);
     return 0;
 }

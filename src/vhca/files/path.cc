@@ -30,12 +30,25 @@ bool Lexical::add_folder(int dir_fd) {
     return bytes > 0 && folder[0] == '/' && add(folder.data());
 }
 
+// Behind these the kernel would look in a folder where there is nothing of ours, and find all else.
+bool Lexical::leave_folder() {
+    for (const std::string_view folder : {"/dev/infiniband", "/sys/class/infiniband",
+                                          "/sys/class/infiniband_verbs", "/sys/class", "/sys"}) {
+        if (view() == folder) {
+            bytes_ = folder.rfind('/');
+            has_left_ = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool Lexical::add(std::string_view path) {
     while (!path.empty()) {
         const std::size_t end = path.find('/');
         const std::string_view part = path.substr(0, end);
         path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
-        if (part.empty() || part == ".")
+        if (part.empty() || part == "." || (part == ".." && leave_folder()))
             continue;
         if (bytes_ + 1 + part.size() >= text_.size())
             return false;

@@ -118,6 +118,12 @@ class Table {
     long owner_ = direct_getpid();
 };
 
+// Handlers of fork(2) run in the order in which the process takes locks: a device looks into the
+// table under its own lock, so the table's handler is registered before that of any device.
+[[gnu::constructor]] void register_fork_handlers() {
+    static_cast<void>(Table::get());
+}
+
 bool may_be_ours(int fd) {
     return fd >= 0 && fd < kFdMax && is_our_fd[fd].load(std::memory_order_acquire);  // SYNC vhca_fd
 }

@@ -118,6 +118,18 @@ int fill(unsigned index, EngineConfig* config) {
 
 }  // namespace
 
+int check_options() {
+    Options options;
+    if (ucs::config_fill(option_table(), &options) != UCS_OK)
+        return EINVAL;
+    for (unsigned index = 0; index < options.devices; ++index) {
+        EngineConfig config;
+        if (const int error = fill(index, &config))
+            return error;
+    }
+    return 0;
+}
+
 unsigned device_count() {
     static const auto count = [] {
         Options options;

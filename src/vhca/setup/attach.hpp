@@ -13,6 +13,8 @@ inline constexpr int kCompVectors = 8;
 inline constexpr std::uint16_t kPkeyTableEntries = 1;
 inline constexpr std::uint16_t kDefaultPkeyEntry = 0xffff;
 
+/// Looks at the options of all devices and makes none. 0, or EINVAL: the log says what is wrong.
+int check_options();
 /// Number of devices: TAGWIRE_VHCA_DEVICES.
 unsigned device_count();
 

@@ -2,13 +2,9 @@
 #include "vhca/setup/describe.hpp"
 
 #include <endian.h>
-#include <sys/mman.h>
 #include <tagwire_version.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <cstring>
 
 #include "vhca/core/tm_header.hpp"
@@ -95,10 +91,11 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr) {
         attr->sm_lid = 0;
         attr->subnet_timeout = 0;
     }
-    if (port != 1) {
+    if (port != 1 || !engine.device().is_link_up()) {
         attr->state = IBV_PORT_DOWN;
         attr->phys_state = 2;  // Polling
-        attr->lid = attr->sm_lid = 0;
+        if (port != 1)
+            attr->lid = attr->sm_lid = 0;
     }
 }
 
@@ -116,26 +113,6 @@ bool is_path(Engine& engine, const ibv_ah_attr& attr) {
         return false;
     // The only entry of the GID table that holds a GID is the first.
     return attr.is_global == 0 ? !engine.port().is_ethernet() : attr.grh.sgid_index == 0;
-}
-
-bool is_mapped(const void* base, std::size_t bytes) {
-    if (bytes == 0)
-        return true;
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) & ~(page - 1);
-    const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + bytes;
-    if (end < first)
-        return false;
-    std::array<unsigned char, 4096> resident;
-    for (std::uintptr_t at = first; at < end;) {
-        const std::uintptr_t step = std::min<std::uintptr_t>(end - at, page * resident.size());
-        if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0)
-            return false;
-        at += page * resident.size();
-        if (at < page)
-            break;
-    }
-    return true;
 }
 
 }  // namespace tagwire::vhca

@@ -4,8 +4,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <cstddef>
-
 #include "vhca/engine/engine.hpp"
 
 namespace tagwire::vhca {
@@ -13,7 +11,7 @@ namespace tagwire::vhca {
 /// The limits in `config` are those that programs are told.
 void describe_device(const DeviceConfig& config, ibv_device_attr* attr);
 [[nodiscard]] ibv_tm_caps tm_caps_of(const DeviceConfig& config);
-/// A port that is_port() knows.
+/// A port that is_port() knows. Under the lock.
 void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr);
 
 /// Whether the device has it; the first is the one that carries packets.
@@ -21,9 +19,5 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr);
 /// Address attributes that the port can follow: on Ethernet they need a GID, which has to be one
 /// that is there; service level and rate have to exist.
 [[nodiscard]] bool is_path(Engine& engine, const ibv_ah_attr& attr);
-
-/// All of it is memory of the process. A card pins the pages, so memory that does not exist is
-/// refused at once.
-[[nodiscard]] bool is_mapped(const void* base, std::size_t bytes);
 
 }  // namespace tagwire::vhca

@@ -15,6 +15,7 @@ constexpr const char* kLinkLayers[] = {"auto", "infiniband", "ethernet", nullptr
 constexpr const char* kProfileNames[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kSendPlaces[] = {"profile", "polled", "completed", nullptr};
 constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
+constexpr const char* kMemlockRules[] = {"kernel", "all", "none", nullptr};
 constexpr const char* kDriverAbis[] = {"write", "ioctl", nullptr};
 
 constexpr ucs::Option kOptions[] = {
@@ -273,6 +274,15 @@ constexpr ucs::Option kOptions[] = {
             "retries (retry), or REM_ACCESS_ERR (access).",
      .offset = offsetof(Options, dc_key_error),
      .choices = kDcKeyErrors},
+    {.name = "VHCA_MEMLOCK",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "none",
+     .doc =
+         "Limit of registered memory: RLIMIT_MEMLOCK for processes without CAP_IPC_LOCK, as with "
+         "a kernel (kernel), RLIMIT_MEMLOCK for all processes (all), or no limit (none).",
+     .offset = offsetof(Options, memlock),
+     .choices = kMemlockRules},
     {.name = "VHCA_DRIVER_ABI",
      .type = OptionType::kEnum,
      .unit = "",

@@ -43,6 +43,8 @@ struct Options {
     bool dc, dc_rendezvous;
     int dc_key_error;  // DcKeyError
 
+    int memlock;  // MemlockRule
+
     // Properties of the driver face's kernel.
     int driver_abi;  // DriverAbi
     bool devx;
@@ -50,6 +52,10 @@ struct Options {
 
 /// Answer to an initiator with a wrong access key: none, or an access error.
 enum DcKeyError : int { kDcKeyErrorRetry, kDcKeyErrorAccess };
+
+/// The limit of registered memory: as the kernel has it, which exempts CAP_IPC_LOCK from
+/// RLIMIT_MEMLOCK; as the limit says in any case; as much as there is.
+enum MemlockRule : int { kMemlockKernel, kMemlockAll, kMemlockNone };
 
 /// The ways of commands: write(2) alone, as to kernels before 4.20, or ioctl(2) too.
 enum DriverAbi : int { kDriverAbiWrite, kDriverAbiIoctl };

@@ -171,6 +171,32 @@ TEST_P(FlushOfTwo, cancel_ends_although_the_peer_never_progresses) {
     EXPECT_EQ(zcopy_status == UCS_INPROGRESS ? 1 : 0, zcopy.calls);
 }
 
+// Nobody may take it for "my data is there": what it waits for was cancelled.
+TEST_P(FlushOfTwo, that_waits_is_not_told_success_when_its_endpoint_is_destroyed) {
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    while (uct_ep_am_short(ep(), kId, 0, nullptr, 0) == UCS_OK) {
+    }
+    Completion flushed;
+    const ucs_status_t status = uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed);
+    destroy_ep();
+    EXPECT_EQ(status == UCS_INPROGRESS ? 1 : 0, flushed.calls);
+    EXPECT_EQ(status == UCS_INPROGRESS ? UCS_ERR_CANCELED : UCS_INPROGRESS, flushed.ended);
+}
+
+TEST_P(FlushOfTwo, that_waits_is_not_told_success_when_another_cancels) {
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    while (uct_ep_am_short(ep(), kId, 0, nullptr, 0) == UCS_OK) {
+    }
+    Completion flushed, cancelled;
+    const ucs_status_t waits = uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed);
+    const ucs_status_t cancels = uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &cancelled);
+    ASSERT_GE(cancels, UCS_OK);
+    EXPECT_TRUE(until([&] { return flushed.calls == (waits == UCS_INPROGRESS ? 1 : 0); }));
+    EXPECT_TRUE(until([&] { return cancelled.calls == (cancels == UCS_INPROGRESS ? 1 : 0); }));
+    EXPECT_EQ(waits == UCS_INPROGRESS ? UCS_ERR_CANCELED : UCS_INPROGRESS, flushed.ended);
+    EXPECT_EQ(cancels == UCS_INPROGRESS ? UCS_OK : UCS_INPROGRESS, cancelled.ended);
+}
+
 TEST_P(Flush, local_waits_for_a_live_peer_as_long_as_it_takes) {
     TW_NEED(UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_AM_SHORT);
     for (const Backing backing : remote_backings(receiver())) {

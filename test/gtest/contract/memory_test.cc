@@ -160,6 +160,17 @@ TEST_P(Memory, an_interface_allocates_for_its_own_use) {
     uct_iface_mem_free(&memory);
 }
 
+// As programs of UCX do, which never looks at it.
+TEST_P(Memory, a_key_is_released_whose_type_the_program_has_cleared) {
+    for (const Backing backing : remote_backings(receiver())) {
+        const Buffer remote(receiver(), 1000, backing);
+        uct_rkey_bundle_t key{};
+        ASSERT_EQ(UCS_OK, uct_rkey_unpack(sender().component(), remote.packed_rkey().data(), &key));
+        key.type = nullptr;
+        EXPECT_EQ(UCS_OK, uct_rkey_release(sender().component(), &key));
+    }
+}
+
 TEST_P(Memory, a_pointer_is_not_given_for_memory_that_is_not_shared) {
     TW_NEED_MD(UCT_MD_FLAG_RKEY_PTR);
     TW_NEED_MD(UCT_MD_FLAG_REG);
@@ -169,6 +180,35 @@ TEST_P(Memory, a_pointer_is_not_given_for_memory_that_is_not_shared) {
     const ucs_status_t status =
         uct_rkey_ptr(sender().component(), key.bundle(), remote.address(), &pointer);
     EXPECT_LT(status, UCS_OK);
+}
+
+TEST_P(Memory, without_a_remote_right_is_closed_to_peers) {
+    TW_NEED_MD(UCT_MD_FLAG_NEED_RKEY);
+    TW_NEED(UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY);
+    for (const bool is_get : {true, false}) {
+        reopen();
+        Bytes remote = pattern(4096, 1);
+        uct_mem_h memh = nullptr;
+        ASSERT_EQ(UCS_OK, uct_md_mem_reg(
+                              receiver().md(), remote.data(), remote.size(),
+                              UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE, &memh));
+        Bytes packed(receiver().md_attr().rkey_packed_size);
+        ASSERT_EQ(UCS_OK, uct_md_mkey_pack(receiver().md(), memh, packed.data()));
+        {
+            const RemoteKey key(sender(), packed);
+            const Buffer local = make_payload(sender(), remote.size(), 2);
+            const uct_iov_t iov = local.iov();
+            const auto address = reinterpret_cast<std::uint64_t>(remote.data());
+            EXPECT_GT(
+                UCS_OK, run([&](uct_completion_t* completion) {
+                    return is_get ? uct_ep_get_zcopy(ep(), &iov, 1, address, key.get(), completion)
+                                  : uct_ep_put_zcopy(ep(), &iov, 1, address, key.get(), completion);
+                }));
+            EXPECT_EQ(remote.size(), first_mismatch(local.span(), 2));
+        }
+        EXPECT_EQ(remote.size(), first_mismatch(remote, 1));
+        EXPECT_EQ(UCS_OK, uct_md_mem_dereg(receiver().md(), memh));
+    }
 }
 
 }  // namespace

@@ -226,6 +226,40 @@ TEST_P(Rma, many_outstanding_operations_complete_once_each) {
     }
 }
 
+TEST_P(Rma, an_unpack_callback_may_destroy_its_endpoint) {
+    TW_NEED(UCT_IFACE_FLAG_GET_BCOPY);
+    struct Unpacked {
+        std::function<void()> destroy;
+        bool is_returned = false;  // the call that began it
+        Bytes bytes;
+    };
+    for (const Backing remote_kind : remote_backings(receiver())) {
+        reopen();
+        Buffer remote(receiver(), attr().cap.get.max_bcopy, remote_kind);
+        fill_pattern(remote.span(), 22);
+        const RemoteKey key(sender(), remote.packed_rkey());
+        Unpacked unpacked{[this] { destroy_ep(); }, false, {}};
+        const auto unpack = [](void* arg, const void* data, std::size_t length) {
+            auto& to = *static_cast<Unpacked*>(arg);
+            if (to.is_returned)
+                to.destroy();
+            const auto* from = static_cast<const std::byte*>(data);
+            to.bytes.assign(from, from + length);
+        };
+        Completion completion;
+        const ucs_status_t status = retry([&] {
+            return uct_ep_get_bcopy(ep(), unpack, &unpacked, remote.size(), remote.address(),
+                                    key.get(), &completion);
+        });
+        unpacked.is_returned = true;
+        ASSERT_GE(status, UCS_OK);
+        ASSERT_TRUE(until([&] { return status == UCS_OK || completion.calls > 0; }));
+        drain(100);
+        EXPECT_EQ(status == UCS_OK ? 0 : 1, completion.calls);
+        EXPECT_EQ(remote.size(), first_mismatch(unpacked.bytes, 22));
+    }
+}
+
 TEST_P(Rma, a_local_pointer_to_remote_memory_sees_both_sides_stores) {
     if ((sender().md_attr().cap.flags & UCT_MD_FLAG_RKEY_PTR) == 0)
         GTEST_SKIP() << "not offered: UCT_MD_FLAG_RKEY_PTR";

@@ -35,6 +35,27 @@ TEST_P(TagCancel, a_receive_cancelled_by_force_is_never_called_back) {
     EXPECT_EQ(0, receive.consumed);
 }
 
+// The second receive takes the memory that the first one's record had.
+TEST_P(TagCancel, force_after_a_cancel_ends_a_receive_and_touches_no_other) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    TW_NEED_RECEIVES(2);
+    if (device_matches())
+        GTEST_SKIP() << "a forced cancel may wait for the device";
+    Receive first(receiver(), attr().cap.tag.recv.min_recv);
+    Receive second(receiver(), attr().cap.tag.recv.min_recv);
+    ASSERT_EQ(UCS_OK, first.post(kTag));
+    ASSERT_EQ(UCS_OK, first.cancel(false));
+    ASSERT_EQ(UCS_OK, first.cancel(true));
+    ASSERT_EQ(UCS_OK, second.post(kTag + 1));
+    drain(100);
+    EXPECT_EQ(0, first.endings());
+    EXPECT_EQ(0, second.endings());
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag + 1, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return second.completed > 0; }));
+    EXPECT_EQ(1, second.completed);
+    EXPECT_EQ(UCS_OK, second.status);
+}
+
 TEST_P(TagCancel, a_cancelled_context_can_be_posted_again) {
     TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
     Receive receive(receiver(), attr().cap.tag.recv.min_recv);

@@ -4,7 +4,9 @@
 // ends.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "buffer.hpp"
@@ -112,6 +114,73 @@ INSTANTIATE_TEST_SUITE_P(Dc, DcClose,
                                            Sharing{"shared", "hash", "1"},
                                            Sharing{"shared_streams", "rand", "4"}),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
+
+// Nobody waits for a device that has nothing to end, and nobody else is told of it.
+TEST_P(DcClose, endpoints_to_a_stuck_peer_are_destroyed_one_after_another) {
+    Entity sender(resource_of("dc"), options_of(GetParam()));
+    Entity stuck(resource_of("dc"), options_of(GetParam()));
+    const Buffer payload = make_payload(sender, 256, 1);
+    const uct_iov_t iov = payload.iov();
+    testing::internal::CaptureStderr();
+    for (int round = 0; round < 20; ++round) {
+        Connection link = connect(sender, stuck);
+        Completion sent(4);
+        int taken = 0;
+        for (int i = 0; i < 1000 && taken < 4; ++i) {
+            const ucs_status_t status =
+                uct_ep_am_zcopy(link.forward, Entity::kAmId, nullptr, 0, &iov, 1, 0, &sent);
+            taken += status == UCS_INPROGRESS ? 1 : 0;
+            sender.progress();
+        }
+        ASSERT_EQ(4, taken);
+        link.forward.reset();
+        EXPECT_EQ(1, sent.calls) << "all of them";
+    }
+    EXPECT_EQ(std::string::npos,
+              testing::internal::GetCapturedStderr().find("did not complete the requests"));
+    EXPECT_TRUE(sender.errors.empty());
+}
+
+// Requests of others behind the stuck ones were not carried out, or end while a destroy waits.
+TEST_P(DcClose, endpoints_to_other_peers_live_on_when_a_stuck_one_is_destroyed) {
+    EntityOptions roomy = options_of(GetParam());
+    roomy.iface_config.emplace_back("DC_RX_DEPTH", "64");
+    Entity sender(resource_of("dc"), options_of(GetParam()));
+    Entity stuck(resource_of("dc"), options_of(GetParam()));
+    Entity peer(resource_of("dc"), roomy);
+    const Buffer payload = make_payload(sender, 256, 1);
+    const uct_iov_t iov = payload.iov();
+    Connection to_peer = connect(sender, peer);
+    Connection to_stuck = connect(sender, stuck);
+    std::uint64_t sent = 0;
+    const auto send = [&] {
+        sent += uct_ep_am_short(to_peer.forward, Entity::kAmId, sent, nullptr, 0) == UCS_OK ? 1 : 0;
+    };
+    send();
+    fill(sender, to_stuck.forward);
+    Completion ended;
+    uct_ep_am_zcopy(to_stuck.forward, Entity::kAmId, nullptr, 0, &iov, 1, 0, &ended);
+    for (int i = 0; i < 10; ++i)
+        send();
+    to_stuck.forward.reset();
+    for (int i = 0; i < 5; ++i)
+        ASSERT_TRUE(until(sender, [&] {
+            const std::uint64_t before = sent;
+            send();
+            return sent > before;
+        }));
+    EXPECT_TRUE(until(sender, [&] {
+        peer.progress();
+        return peer.am_count >= sent;
+    }));
+    EXPECT_EQ(sent, peer.am_count);
+    for (std::size_t i = 0; i < peer.am.size(); ++i) {
+        std::uint64_t number = UINT64_MAX;
+        std::memcpy(&number, peer.am[i].bytes.data(), sizeof number);
+        EXPECT_EQ(i, number);
+    }
+    EXPECT_TRUE(sender.errors.empty());
+}
 
 // Those that share its DCI keep its requests there, so they end by other ways than theirs.
 class DcEnds : public DcClose {

@@ -93,6 +93,7 @@ TEST(PortAddress, is_refused_for_each_wrong_field_by_name) {
     ASSERT_EQ(reason_of(good), "");
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.version = 2; })), "version 2"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.flags = 2; })), "flags"));
+    EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.flags = 4; })), "flags"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.lid = 0; })), "LID 0"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.lid = 0xffff; })), "LID 65535"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.flags = kPortIsEthernet; })), "LID"));
@@ -123,6 +124,15 @@ TEST(Reachability, is_refused_with_the_reason) {
     EXPECT_EQ(reason, "our GID is an IPv4 address, the peer's is not");
     EXPECT_FALSE(is_reachable(ipv6, pack_port(ipv4), &reason));
     EXPECT_EQ(reason, "the peer's GID is an IPv4 address, ours is not");
+
+    Port v1 = ipv6;
+    v1.is_roce_v1 = true;
+    EXPECT_TRUE(is_reachable(v1, pack_port(v1), &reason));
+    EXPECT_FALSE(is_reachable(ipv6, pack_port(v1), &reason));
+    EXPECT_EQ(reason,
+              "the peer's port has RoCE v1, ours has RoCE v2: set TAGWIRE_IB_GID_INDEX to entries "
+              "of one version on both sides");
+    EXPECT_FALSE(is_reachable(v1, pack_port(ipv6), &reason));
 
     Port elsewhere = infiniband;
     elsewhere.gid.raw[7] = 1;

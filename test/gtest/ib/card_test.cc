@@ -190,6 +190,44 @@ TEST_P(MtusOfCards, are_agreed_on_or_refused) {
     }
 }
 
+// Messages that are longer than a packet of the peer arrive whole and in order, both ways.
+TEST(DatagramsOfCards, may_differ_in_length) {
+    for (const char* mtu : {"256", "1024", "2048"}) {
+        EntityOptions small;
+        small.md_config = {{"IB_MTU", mtu}};
+        Entity one(resource_of("ud"), small);
+        Entity other(resource_of("ud"));
+        EXPECT_EQ(why_unreachable(one, other), "");
+        EXPECT_EQ(why_unreachable(other, one), "");
+        for (Entity* from : {&one, &other}) {
+            Entity& to = from == &one ? other : one;
+            const Connection link = connect(*from, to);
+            std::vector<Bytes> sent;
+            const std::size_t longest = from->attr().cap.am.max_bcopy;
+            for (const std::size_t bytes : {longest, std::size_t{0}, longest / 2, std::size_t{223},
+                                            std::size_t{224}, std::size_t{225}, longest}) {
+                sent.push_back(Bytes(std::min(bytes, longest), std::byte{1}));
+                for (std::size_t at = 0; at < sent.back().size(); ++at)
+                    sent.back()[at] = pattern(at, static_cast<unsigned>(sent.size()));
+                ucs_status_t status = UCS_ERR_NO_RESOURCE;
+                for (int i = 0; i < kProgressMax && status == UCS_ERR_NO_RESOURCE; ++i) {
+                    status = send_am_bytes(link.forward, Entity::kAmId, sent.back());
+                    from->progress();
+                    to.progress();
+                }
+                ASSERT_EQ(UCS_OK, status);
+            }
+            for (int i = 0; i < kProgressMax && to.am.size() < sent.size(); ++i) {
+                from->progress();
+                to.progress();
+            }
+            ASSERT_EQ(sent.size(), to.am.size()) << mtu;
+            for (std::size_t i = 0; i < sent.size(); ++i)
+                EXPECT_EQ(sent[i], to.am[i].bytes) << mtu << " " << i;
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, MtusOfCards, testing::Values("rc", "dc"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 

@@ -115,6 +115,9 @@ TEST(Port, takes_the_gid_that_was_asked_for) {
                             gid_entry("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V2)};
     ASSERT_EQ(device.port(1, 0), UCS_OK) << device.problem;
     EXPECT_EQ(device.found.gid_index, 0);
+    EXPECT_TRUE(device.found.is_roce_v1);
+    ASSERT_EQ(device.port(1, 1), UCS_OK) << device.problem;
+    EXPECT_FALSE(device.found.is_roce_v1);
     EXPECT_EQ(device.port(1, 2), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(device.problem, "port 1 has no GID 2, only 0 to 1");
 }

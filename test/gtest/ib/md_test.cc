@@ -154,10 +154,10 @@ ibv_wc_status write_to_memory_with(unsigned flags) {
 }
 
 TEST(IbMd, opens_memory_for_what_was_asked_and_no_more) {
-    EXPECT_EQ(write_to_memory_with(0), IBV_WC_SUCCESS);
+    EXPECT_EQ(write_to_memory_with(0), IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(write_to_memory_with(UCT_MD_MEM_ACCESS_ALL), IBV_WC_SUCCESS);
     EXPECT_EQ(write_to_memory_with(UCT_MD_MEM_ACCESS_LOCAL_READ | UCT_MD_MEM_ACCESS_LOCAL_WRITE),
-              IBV_WC_SUCCESS);
+              IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(write_to_memory_with(UCT_MD_MEM_ACCESS_REMOTE_PUT), IBV_WC_SUCCESS);
     EXPECT_EQ(write_to_memory_with(UCT_MD_MEM_ACCESS_REMOTE_GET), IBV_WC_REM_ACCESS_ERR);
     EXPECT_EQ(write_to_memory_with(UCT_MD_MEM_ACCESS_LOCAL_READ), IBV_WC_REM_ACCESS_ERR);

@@ -121,6 +121,7 @@ class Machine {
     void send_data(SimPeer& peer, const Header& header, void* packet);
     void release(void* packet);
     void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes);
+    void deliver_joined(std::uint8_t, std::span<const std::byte>) { FAIL() << "none was divided"; }
     void drop(void* message);
     SimPeer* peer_of(const void* message);
     void put_peer(SimPeer& peer);

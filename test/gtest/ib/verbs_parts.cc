@@ -24,7 +24,7 @@ void require(bool good, const char* what) {
 VhcaMd::VhcaMd(bool fork) {
     ib::IbMdOptions options{};
     require(ucs::config_fill(ib::md_options(), &options) == UCS_OK, "options of a memory domain");
-    options.fork = fork;
+    options.fork = static_cast<int>(fork ? ib::ForkSupport::kYes : ib::ForkSupport::kNo);
     uct::Md* md = nullptr;
     require(ib::IbMd::open(ib::component(), "vhca0", options, &md) == UCS_OK, "opening vhca0");
     md_.reset(md);

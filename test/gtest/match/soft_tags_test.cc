@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <vector>
 
 namespace tagwire::uct {
@@ -52,6 +53,7 @@ class SoftTagsTest : public ::testing::Test {
         });
     }
 
+    static inline std::function<void()> next_;
     SoftTags<SoftReceive> tags_;
     std::array<Context, kDepth + 1> contexts_{};
     std::array<std::byte, 64> memory_{};
@@ -112,6 +114,30 @@ TEST_F(SoftTagsTest, a_forced_cancel_is_never_reported) {
     EXPECT_EQ(cancel(contexts_[1], true), UCS_OK) << "in place of the report";
     EXPECT_EQ(tags_.report_cancelled(), 1U);
     EXPECT_TRUE(contexts_[0].completions.empty());
+    EXPECT_TRUE(contexts_[1].completions.empty());
+}
+
+TEST_F(SoftTagsTest, force_after_a_cancel_gives_the_buffer_back_before_it_is_reported) {
+    ASSERT_EQ(post(contexts_[0], 1, memory_.data(), 8), UCS_OK);
+    ASSERT_EQ(cancel(contexts_[0], false), UCS_OK);
+    EXPECT_EQ(cancel(contexts_[0], true), UCS_OK);
+    EXPECT_EQ(cancel(contexts_[0], true), UCS_ERR_NO_ELEM);
+    ASSERT_EQ(post(contexts_[0], 1, memory_.data(), 8), UCS_OK) << "context and buffer are ours";
+    EXPECT_EQ(tags_.report_cancelled(), 1U);
+    EXPECT_TRUE(contexts_[0].completions.empty());
+    tags_.complete(*tags_.consume(1), 1, 0, 8, UCS_OK);
+    EXPECT_EQ(contexts_[0].completions, std::vector{UCS_OK});
+}
+
+TEST_F(SoftTagsTest, a_report_may_force_the_cancel_of_the_next_one) {
+    ASSERT_EQ(post(contexts_[0], 1, &memory_[0], 1), UCS_OK);
+    ASSERT_EQ(post(contexts_[1], 2, &memory_[1], 1), UCS_OK);
+    next_ = [this] { EXPECT_EQ(cancel(contexts_[1], true), UCS_OK); };
+    contexts_[0].completed_cb = [](uct_tag_context_t*, uct_tag_t, std::uint64_t, std::size_t, void*,
+                                   ucs_status_t) { next_(); };
+    ASSERT_EQ(cancel(contexts_[0], false), UCS_OK);
+    ASSERT_EQ(cancel(contexts_[1], false), UCS_OK);
+    EXPECT_EQ(tags_.report_cancelled(), 2U);
     EXPECT_TRUE(contexts_[1].completions.empty());
 }
 

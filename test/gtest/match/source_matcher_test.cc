@@ -248,6 +248,12 @@ void add_all(UnexpectedMessages& unexpected, std::vector<UnexpectedMessage>& mes
         unexpected.add(each);
 }
 
+/** Before the messages go. */
+void remove_all(UnexpectedMessages& unexpected) {
+    while (auto* message = unexpected.oldest())
+        unexpected.remove(*message);
+}
+
 TEST(SourceUnexpectedMessages, nothing_is_taken_when_nothing_came) {
     UnexpectedMessages unexpected;
     EXPECT_EQ(unexpected.take(1, kExactMask, 1), nullptr);
@@ -291,6 +297,7 @@ TEST(SourceUnexpectedMessages, every_kind_of_receive_takes_the_earliest_arrival)
     EXPECT_EQ(unexpected.take(0, 0, 3), nullptr);
     EXPECT_EQ(unexpected.take(0, 0, 2), nullptr);
     EXPECT_EQ(unexpected.size(), 2U);
+    remove_all(unexpected);
 }
 
 TEST(SourceUnexpectedMessages, indexes_serve_again_after_all_was_taken) {
@@ -354,6 +361,37 @@ TEST(SourceUnexpectedMessages, no_look_up_walks_what_its_receive_does_not_match)
         ASSERT_EQ(unexpected.find(1, 1, last.source), &last);
         ASSERT_EQ(unexpected.find(0, 0, kAnySource), &messages[0]);
     }
+    remove_all(unexpected);
+}
+
+/** As MPI_ANY_TAG of a communicator, which is in the upper half of the tag, while many messages of
+ * another one wait; and other masks, more than there are indexes for. */
+TEST(SourceUnexpectedMessages, no_look_up_by_a_part_of_the_tag_walks_other_communicators) {
+    constexpr std::uint32_t kCount = 150'000;
+    constexpr std::uint64_t kCommunicator = ~std::uint64_t{0} << 32;
+    UnexpectedMessages unexpected;
+    std::vector<UnexpectedMessage> messages(kCount + 1);
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+        messages[i].tag = std::uint64_t{1} << 32 | i;
+        messages[i].source = i % 2;
+    }
+    UnexpectedMessage& last = messages.back();
+    last.tag = std::uint64_t{2} << 32 | 7;
+    last.source = 1;
+    add_all(unexpected, messages);
+    for (int i = 0; i < 30'000; ++i) {
+        ASSERT_EQ(unexpected.find(std::uint64_t{2} << 32, kCommunicator, kAnySource), &last);
+        ASSERT_EQ(unexpected.find(std::uint64_t{2} << 32, kCommunicator, 1), &last);
+        ASSERT_EQ(unexpected.find(std::uint64_t{3} << 32, kCommunicator, kAnySource), nullptr);
+        ASSERT_EQ(unexpected.find(std::uint64_t{2} << 32, kCommunicator, 0), nullptr);
+        ASSERT_EQ(unexpected.find(std::uint64_t{1} << 32, kCommunicator, 1), &messages[1]);
+    }
+    for (std::uint64_t mask = 1; mask < 64; ++mask)
+        for (int times = 0; times < 3; ++times)
+            ASSERT_EQ(unexpected.find(mask, mask, kAnySource), &messages[mask]);
+    EXPECT_EQ(unexpected.take(std::uint64_t{2} << 32, kCommunicator, kAnySource), &last);
+    EXPECT_EQ(unexpected.take(std::uint64_t{2} << 32, kCommunicator, kAnySource), nullptr);
+    remove_all(unexpected);
 }
 
 }  // namespace

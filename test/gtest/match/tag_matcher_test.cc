@@ -229,5 +229,29 @@ TEST(UnexpectedMessagesTest, a_removed_message_is_skipped_everywhere) {
     EXPECT_TRUE(unexpected.empty());
 }
 
+/// With the multiplier that other libraries use, known to everybody.
+std::uint64_t public_hash(std::uint64_t tag) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(tag) * 0x9e3779b97f4a7c15U;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+// Tags that a peer has chosen so that all of them have one home, by a hash that it knows.
+TEST(TagIndexTest, is_searched_for_a_few_buckets_whatever_tags_a_peer_chooses) {
+    constexpr std::size_t kTags = 4000;
+    constexpr std::uint64_t kHomeBits = 0xfff;
+    std::deque<PostedReceive> nodes;
+    for (std::uint64_t tag = 0; nodes.size() < kTags; ++tag)
+        if ((public_hash(tag) & kHomeBits) == 0)
+            nodes.push_back(receive(tag));
+    ucs::detail::TagIndex<ucs::detail::TagKeys<PostedReceive>> index;
+    for (PostedReceive& each : nodes)
+        index.insert(each);
+    EXPECT_LE(index.longest_search(), 32U) << "of " << kTags / 7 << " if one bucket was the home";
+    for (PostedReceive& each : nodes)
+        EXPECT_EQ(&each, index.pop(each.tag));
+    EXPECT_TRUE(index.empty());
+}
+
 }  // namespace
 }  // namespace tagwire::test

@@ -254,7 +254,7 @@ class StarSurvivor {
             if (stage.peer == error.ep) {
                 SCOPED_TRACE(plans_[stage.number - 1].name);
                 ++errors_[stage.number - 1];
-                EXPECT_TRUE(scenes_[stage.number - 1]->is_over(stage))
+                EXPECT_TRUE(scenes_[stage.number - 1]->has_endpoint_ended(stage))
                     << "the error is told before all operations ended";
                 EXPECT_LT(uct_ep_am_short(stage.peer, kStarPing, 0, nullptr, 0), UCS_OK);
                 EXPECT_NE(UCS_ERR_NO_RESOURCE,

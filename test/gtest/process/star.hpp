@@ -61,6 +61,8 @@ class Scene {
     virtual void it_died(const Stage&) {}
     /// All that was under way has ended. The error handler has run, too, when check() is called.
     virtual bool is_over(const Stage&) { return true; }
+    /// The same of the operations of the endpoint, when its error is told.
+    virtual bool has_endpoint_ended(const Stage& stage) { return is_over(stage); }
     virtual void check(const Stage&) {}
     /// The endpoint is gone.
     virtual void after_close(Entity&) {}

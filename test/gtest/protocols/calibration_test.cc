@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The file of measured costs, what a context makes of it, and explanations.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tagwire.h>
 #include <unistd.h>
@@ -164,6 +165,24 @@ TEST_F(Calibration, that_is_damaged_is_ignored_unless_it_was_named) {
         setenv("TAGWIRE_CALIBRATION", default_file().c_str(), 1);
         EXPECT_EQ(explain(20000, &explanation), TW_ERR_INVALID_PARAM);
     }
+}
+
+// As after `sudo -u`, which leaves HOME to the caller's.
+TEST_F(Calibration, in_a_folder_of_another_user_is_not_spoken_of) {
+    write("damaged");
+    const auto create = [this](const char* setting) {
+        fs::permissions(folder_, fs::perms::none);
+        if (setting != nullptr)
+            setenv("TAGWIRE_CALIBRATION", setting, 1);
+        if (geteuid() == 0 && seteuid(65534) != 0)
+            _exit(2);
+        tw_context_params_t params{.transports = "sm", .tag_sender_mask = 0};
+        tw_context_h context = nullptr;
+        _exit(tw_context_create(&params, &context) == TW_OK ? 0 : 1);
+    };
+    EXPECT_EXIT(create(nullptr), testing::ExitedWithCode(0), testing::Eq(""));
+    EXPECT_EXIT(create(default_file().c_str()), testing::ExitedWithCode(1), "Permission denied");
+    fs::permissions(folder_, fs::perms::owner_all);
 }
 
 TEST_F(Calibration, can_be_another_file_or_none) {

@@ -195,7 +195,8 @@ TEST_F(MsgCq, a_failure_that_nobody_asked_for_is_reported_to_the_queue) {
     const CqPtr cq = make_cq();
     char byte = 0;
     int mark = 0;
-    const tw_op_t recv = to(cq, &mark, 0);
+    const CounterPtr counter = make_counter();
+    const tw_op_t recv = counted(to(cq, &mark, 0), counter);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &recv, nullptr), TW_INPROGRESS);
     const tw_op_t named = to(cq, &byte);
@@ -242,6 +243,12 @@ TEST_F(MsgCq, what_cannot_be_is_refused_with_a_sentence) {
     };
     tw_op_t how = plain(nullptr, TW_OP_CQ);
     refused("TW_OP_CQ needs op->cq", how);
+    how.cq = cq.get();
+    refused("TW_OP_CQ without TW_OP_COMPLETION, handle or counter", how);
+    how = plain(nullptr, TW_OP_COMPLETION);
+    how.cq = cq.get();
+    refused("op->cq needs TW_OP_CQ", how);
+    how = plain(nullptr, TW_OP_CQ);
     how.cq = foreign;
     refused("op->cq is a queue of another context", how);
     how.cq = cq.get();

@@ -323,7 +323,7 @@ TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     ASSERT_EQ(a.failures.size(), 1U);
     EXPECT_EQ(a.failures[0].first, dead);
     EXPECT_LT(tw_tag_send(dead, data.data(), 1, 1, nullptr, nullptr), TW_OK);
-    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), a.failures[0].second);
     const tw_op_t from_any = op(&early);
     ASSERT_EQ(tw_tag_recv(a.worker(), first.data(), 10, 3, 0, &from_any, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(a, &early).status, TW_OK);
@@ -422,12 +422,17 @@ TEST_F(MsgEnds, addresses_that_cannot_be_are_refused) {
 TEST_F(MsgEnds, transports_that_are_not_there_are_named) {
     tw_context_params_t params{};
     tw_context_h context = nullptr;
-    for (const char* transports :
-         {"roce,sm:other", "sm,roce", "sm,sm:other", "roce", ",", "sm,^roce", "sm,^", "^tcp"}) {
+    const auto create = [&](const char* transports) {
         params.transports = transports;
-        EXPECT_EQ(tw_context_create(&params, &context), TW_ERR_NO_DEVICE) << transports;
+        const tw_status_t status = tw_context_create(&params, &context);
         EXPECT_EQ(context, nullptr) << transports;
-    }
+        return status;
+    };
+    for (const char* absent :
+         {"roce,sm:other", "sm,roce", "sm,sm:other", "roce", "sm,^roce", "^roce", "sm,^sm"})
+        EXPECT_EQ(create(absent), TW_ERR_NO_DEVICE) << absent;
+    for (const char* wrong : {",", "sm,", "sm,^", "^sm,tcp", "auto:lo"})
+        EXPECT_EQ(create(wrong), TW_ERR_INVALID_PARAM) << wrong;
 }
 
 /// A program that makes the endpoint anew as soon as it is told of an end.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Endpoints that are closed by force.
 #include <algorithm>
+#include <thread>
 
 #include "protocols/fixture.hpp"
 
@@ -87,6 +88,28 @@ TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_o
     const Bytes again = pattern(30, 2);
     send(a, b, again, 2);
     expect_message(b, again, 2);
+}
+
+TEST_F(MsgForcedClose, the_peer_of_a_worker_that_goes_with_a_full_lane_hears_of_it) {
+    Node& a = node(0);
+    Node& b = node(1);
+    ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
+    constexpr int kMost = 1 << 20;
+    tw_status_t status = TW_OK;
+    for (int i = 0; status == TW_OK; ++i) {
+        ASSERT_LT(i, kMost);
+        status = tw_tag_send(a.to(b), "x", 1, 7, nullptr, nullptr);
+    }
+    // It takes what is in the lane while the other one goes.
+    std::thread taker([&b] {
+        constexpr int kSteps = 20'000'000;
+        for (int i = 0; i < kSteps && b.failures.empty(); ++i)
+            b.progress();
+    });
+    a.destroy();
+    taker.join();
+    ASSERT_EQ(b.failures.size(), 1U);
+    EXPECT_NE(b.failures[0].second, TW_ERR_ENDPOINT_TIMEOUT);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "protocols/fixture.hpp"
+#include "protocols/listening.hpp"
 #include "protocols/wire/cm_messages.hpp"
 #include "ucs/sys/fd.hpp"
 
@@ -24,88 +24,6 @@ using proto::CmKind;
 using proto::CmVerdict;
 
 constexpr std::uint64_t kSoonNs = 50'000'000;
-
-/// A listener, and its program.
-struct Server {
-    enum class Answer { kAccept, kReject, kNone };
-
-    static void on_request(void* arg, tw_conn_request_h request) {
-        Server& server = *static_cast<Server*>(arg);
-        tw_conn_request_attr_t attr{};
-        ASSERT_EQ(tw_conn_request_query(request, &attr), TW_OK);
-        server.peer = attr.peer;
-        server.worker_id = attr.worker_id;
-        server.heard.assign(static_cast<const char*>(attr.private_data), attr.private_length);
-        EXPECT_EQ(attr.listener, server.listener);
-        server.request = request;
-        ++server.requests;
-        if (server.answer == Answer::kAccept)
-            server.status = server.accept();
-        if (server.answer == Answer::kReject)
-            server.status = tw_reject(request, server.told.data(), server.told.size());
-    }
-    tw_status_t accept() {
-        tw_accept_params_t params{};
-        params.private_data = told.data();
-        params.private_length = told.size();
-        params.user_data = this;
-        return tw_accept(std::exchange(request, nullptr), &params, &ep);
-    }
-    tw_status_t listen(const Node& at, const std::string& where) {
-        tw_listen_params_t params{};
-        params.request = on_request;
-        params.arg = this;
-        params.timeout_ns = timeout_ns;
-        params.requests_max = requests_max;
-        return tw_listen(at.worker(), where.c_str(), &params, &listener);
-    }
-    std::string address() const {
-        char text[100];
-        std::size_t length = sizeof text;
-        EXPECT_EQ(tw_listener_address(listener, text, &length), TW_OK);
-        EXPECT_EQ(length, std::strlen(text) + 1);
-        return text;
-    }
-
-    Answer answer = Answer::kAccept;
-    std::string told;
-    std::uint64_t timeout_ns = 0;
-    unsigned requests_max = 0;
-    tw_listener_h listener = nullptr;
-    tw_conn_request_h request = nullptr;
-    tw_ep_h ep = nullptr;
-    tw_status_t status = TW_INPROGRESS;
-    int requests = 0;
-    std::string peer, heard;
-    std::uint64_t worker_id = 0;
-};
-
-struct Client {
-    static void on_connected(void* arg, tw_ep_h ep, tw_status_t status, const void* data,
-                             std::size_t length) {
-        Client& client = *static_cast<Client*>(arg);
-        EXPECT_EQ(std::exchange(client.status, status), TW_INPROGRESS) << "reported twice";
-        client.ep = ep;
-        client.heard.assign(static_cast<const char*>(data), length);
-    }
-    tw_status_t connect(const Node& from, const std::string& where) {
-        tw_connect_params_t params{};
-        params.connected = on_connected;
-        params.arg = this;
-        params.private_data = told.data();
-        params.private_length = told.size();
-        params.user_data = this;
-        params.timeout_ns = timeout_ns;
-        return tw_ep_connect(from.worker(), where.c_str(), &params);
-    }
-    bool is_over() const { return status != TW_INPROGRESS; }
-
-    std::string told;
-    std::uint64_t timeout_ns = 0;
-    tw_ep_h ep = nullptr;
-    tw_status_t status = TW_INPROGRESS;
-    std::string heard;
-};
 
 /// A TCP connection, or a listener, of no library.
 class Raw {
@@ -152,23 +70,8 @@ class Raw {
     std::uint16_t port_ = 0;
 };
 
-class MsgListen : public MsgTest {
+class MsgListen : public ListenTest {
   protected:
-    Node& at() { return node(0); }
-    Node& from() { return node(1); }
-    /// The server has the node `at`, and the client, which has `from`, is over.
-    void connect(const std::string& where = "127.0.0.1:0") {
-        ASSERT_EQ(server_.listen(at(), where), TW_OK);
-        ASSERT_EQ(client_.connect(from(), server_.address()), TW_INPROGRESS);
-        run_until([&] { return client_.is_over(); });
-    }
-    void expect_served() {
-        Client client;
-        server_.answer = Server::Answer::kAccept;
-        ASSERT_EQ(client.connect(from(), server_.address()), TW_INPROGRESS);
-        run_until([&] { return client.is_over(); });
-        EXPECT_EQ(client.status, TW_OK);
-    }
     /// The end of a connection to somebody who replies so.
     tw_status_t status_behind(const CmHead& head, std::size_t bytes) {
         Raw raw;
@@ -181,9 +84,6 @@ class MsgListen : public MsgTest {
         run_until([&] { return client_.is_over(); });
         return std::exchange(client_.status, TW_INPROGRESS);
     }
-
-    Server server_;
-    Client client_;
 };
 
 TEST_F(MsgListen, two_workers_connect_and_tell_each_other) {
@@ -287,19 +187,6 @@ TEST_F(MsgListen, what_cannot_be_reached_is_told) {
     ASSERT_EQ(other.connect(from(), "no-such-host.invalid:7077"), TW_INPROGRESS);
     run_until([&] { return other.is_over(); });
     EXPECT_TRUE(other.status == TW_ERR_UNREACHABLE || other.status == TW_ERR_TIMED_OUT);
-}
-
-TEST_F(MsgListen, a_second_endpoint_to_a_worker_is_refused) {
-    connect();
-    ASSERT_EQ(client_.status, TW_OK);
-    Client again;
-    ASSERT_EQ(again.connect(from(), server_.address()), TW_INPROGRESS);
-    run_until([&] { return again.is_over(); });
-    EXPECT_EQ(server_.status, TW_ERR_ALREADY_EXISTS);
-    EXPECT_LT(again.status, TW_OK);
-    EXPECT_EQ(tw_ep_close(server_.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-    EXPECT_EQ(tw_ep_close(client_.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-    expect_served();
 }
 
 TEST_F(MsgListen, bad_input_is_refused) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/network.hpp"
@@ -75,6 +76,24 @@ class MsgOtherHost : private Settings, public MsgTest {
         return node(0).description().find(text) != std::string::npos;
     }
 
+    /// Packets to that address of it are answered by nobody.
+    static bool make_silent(const RemoteHost& host, unsigned number) {
+        const std::string wire = RemoteHost::wire(number);
+        const std::string address = "10.94." + std::to_string(number) + ".2";
+        return run_in_network_of(host.pid(), "ip address delete " + address + "/24 dev " + wire) &&
+               run_in_network_of(::getpid(), "ip neighbour replace " + address +
+                                                 " lladdr 02:00:00:00:00:01 dev " + wire);
+    }
+    /// Counts those of all interfaces of tcp, made or under way.
+    std::size_t connections() {
+        const std::string text = node(0).description();
+        std::size_t count = 0;
+        for (std::size_t at = text.find("_peers: "); at != std::string::npos;
+             at = text.find("_peers: ", at + 1))
+            count += std::stoul(text.substr(at + std::string_view("_peers: ").size()));
+        return count;
+    }
+
     static constexpr std::size_t kEager = 100;
     static constexpr std::size_t kLong = std::size_t{4} << 20;
 };
@@ -99,10 +118,7 @@ TEST_F(MsgOtherHost, a_contact_that_fails_is_followed_by_the_next) {
         if (fails_at_once) {
             ASSERT_TRUE(run_in_network_of(::getpid(), "ip route add unreachable 10.94.0.2/32"));
         } else {
-            // Packets to it are answered by nobody.
-            ASSERT_TRUE(run_in_network_of(host.pid(), "ip address delete 10.94.0.2/24 dev wire0"));
-            ASSERT_TRUE(run_in_network_of(
-                ::getpid(), "ip neighbour replace 10.94.0.2 lladdr 02:00:00:00:00:01 dev wire0"));
+            ASSERT_TRUE(make_silent(host, 0));
         }
         ASSERT_NO_FATAL_FAILURE(use("auto"));
         tw_ep_h ep = connect(host);
@@ -200,10 +216,10 @@ TEST_F(MsgOtherHost, an_address_fits_the_room_that_there_is) {
     EXPECT_EQ(before, whole.size());
 }
 
-TEST_F(MsgOtherHost, an_address_names_two_interfaces_of_a_transport_at_most) {
+TEST_F(MsgOtherHost, an_address_names_four_interfaces_at_most) {
     constexpr std::size_t kHead = 12, kContact = 51;
-    const RemoteHost host(3, "tcp");
-    EXPECT_EQ(host.address().size(), kHead + 2 * kContact);
+    const RemoteHost host(5, "tcp");
+    EXPECT_EQ(host.address().size(), kHead + 4 * kContact);
     ASSERT_NO_FATAL_FAILURE(use("tcp:wire2,tcp:lo"));
     EXPECT_EQ(node(0).address().size(), kHead + 2 * kContact);
     ASSERT_NO_FATAL_FAILURE(use("tcp:lo"));
@@ -214,6 +230,41 @@ TEST_F(MsgOtherHost, an_address_names_two_interfaces_of_a_transport_at_most) {
     EXPECT_EQ(node(0).address().size(), kHead + memory + kContact);
     ASSERT_NO_FATAL_FAILURE(use("sm,tcp:wire1,tcp:lo"));
     EXPECT_EQ(node(0).address().size(), kHead + memory + kContact) << "without the loopback";
+    ASSERT_NO_FATAL_FAILURE(use("sm,tcp"));
+    EXPECT_EQ(node(0).address().size(), kHead + memory + 3 * kContact);
+}
+
+// As the bridges of containers are, which every host has.
+TEST_F(MsgOtherHost, contacts_that_are_silent_hold_nobody_up) {
+    constexpr unsigned kWires = 4;
+    const test::Settings patient({{"TAGWIRE_TCP_CONNECT_TIMEOUT", "600s"}});
+    for (unsigned reachable = 0; reachable < kWires; ++reachable) {
+        const RemoteHost host(kWires, "tcp");
+        for (unsigned wire = 0; wire < kWires; ++wire)
+            ASSERT_TRUE(wire == reachable || make_silent(host, wire));
+        ASSERT_NO_FATAL_FAILURE(use("tcp"));
+        tw_ep_h ep = connect(host);
+        ASSERT_NE(ep, nullptr);
+        exchange(ep, kEager);
+        EXPECT_TRUE(node(0).failures.empty());
+        destroy_nodes();
+    }
+}
+
+TEST_F(MsgOtherHost, each_contact_is_asked_once) {
+    constexpr unsigned kWires = 3;
+    const RemoteHost host(kWires, "tcp");
+    for (unsigned wire = 0; wire < kWires; ++wire)
+        ASSERT_TRUE(make_silent(host, wire));
+    ASSERT_NO_FATAL_FAILURE(use("tcp"));
+    tw_ep_h ep = connect(host);
+    ASSERT_NE(ep, nullptr);
+    EXPECT_EQ(connections(), kWires) << node(0).description();
+    int mark = 0;
+    const tw_op_t how = op(&mark);
+    ASSERT_EQ(tw_tag_send(ep, &mark, sizeof mark, 1, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(end_of(node(0), &mark).status, TW_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(connections(), 0U);
 }
 
 TEST_F(MsgOtherHost, each_contact_and_why_it_does_not_lead_there_is_told) {

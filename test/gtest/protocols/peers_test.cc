@@ -49,6 +49,46 @@ TEST_F(MsgPeers, an_endpoint_to_oneself_that_was_closed_while_it_greeted_can_be_
     }
 }
 
+class MsgUnasked : private Settings, public MsgPeers {
+  protected:
+    static constexpr std::size_t kMost = 4;
+    MsgUnasked() : Settings({{"TAGWIRE_UNASKED_PEERS_MAX", std::to_string(kMost)}}) {}
+};
+
+TEST_F(MsgUnasked, more_peers_than_may_come_unasked_are_sent_away) {
+    constexpr std::size_t kCome = 3 * kMost;
+    Node& server = node(0);
+    for (std::size_t i = 1; i <= kCome; ++i)
+        ASSERT_GE(tw_tag_send(node(i).to(server), "x", 1, 1, nullptr, nullptr), TW_OK);
+    std::size_t refused = 0;
+    run_until([&] {
+        refused = 0;
+        for (std::size_t i = 1; i <= kCome; ++i)
+            refused += node(i).failures.empty() ? 0 : 1;
+        return refused == kCome - kMost && endpoints(server) == kMost;
+    });
+    for (std::size_t i = 1; i <= kCome; ++i) {
+        if (!node(i).failures.empty()) {
+            EXPECT_EQ(node(i).failures[0].second, TW_ERR_CONNECTION_RESET);
+        }
+    }
+    // The program may ask for any number, and then has room for another one that it has not.
+    Node& late = node(kCome + 1);
+    greet(server, late);
+    for (std::size_t i = 1; i <= kCome; ++i) {
+        if (node(i).failures.empty()) {
+            tw_ep_h ep = nullptr;
+            ASSERT_EQ(tw_ep_create_to(server.worker(), node(i).id(), nullptr, &ep), TW_OK);
+            break;
+        }
+    }
+    greet(node(kCome + 2), server);
+    run_some();
+    EXPECT_TRUE(late.failures.empty());
+    EXPECT_TRUE(node(kCome + 2).failures.empty());
+    EXPECT_TRUE(server.failures.empty());
+}
+
 // A short message ends its receive at once, a long one takes steps. With one buffer or several.
 TEST_F(MsgPeers, a_directed_receive_outlives_the_endpoint_that_it_was_posted_with) {
     for (const auto& [length, buffers] :
@@ -121,6 +161,33 @@ TEST_F(MsgPeers, a_receive_only_worker_hears_of_a_peer_that_closes) {
         EXPECT_EQ(server.events.back(), (Node::PeerEvent{client.id(), TW_PEER_CLOSED, TW_OK}));
         EXPECT_EQ(client.events.back(), (Node::PeerEvent{server.id(), TW_PEER_CLOSED, TW_OK}));
     }
+    EXPECT_TRUE(client.failures.empty() && server.failures.empty());
+}
+
+TEST_F(MsgPeers, a_program_with_an_endpoint_hears_that_the_other_one_has_closed_and_comes_back) {
+    Node& client = node(0);
+    Node& server = node(1);
+    greet(client, server);
+    greet(server, client);
+    using Events = std::vector<Node::PeerEvent>;
+    const std::uint64_t id = client.id();
+    Events expected{{id, TW_PEER_UP, TW_OK}};
+    for (int round = 0; round < 2; ++round) {
+        close(client, client.to(server));
+        expected.push_back({id, TW_PEER_LEFT, TW_OK});
+        run_until([&] { return server.events.size() == expected.size(); });
+        const Bytes late = pattern(10, 1);
+        send(server, client, late, 2);
+        expect_message(client, late, 2);
+        greet(client, server);
+        expected.push_back({id, TW_PEER_BACK, TW_OK});
+        run_until([&] { return server.events.size() == expected.size(); });
+    }
+    EXPECT_EQ(server.events, expected);
+    close(client, client.to(server));
+    close(server, server.to(client));
+    run_until([&] { return endpoints(server) == 0 && endpoints(client) == 0; });
+    EXPECT_EQ(server.events.back(), (Node::PeerEvent{id, TW_PEER_CLOSED, TW_OK}));
     EXPECT_TRUE(client.failures.empty() && server.failures.empty());
 }
 
@@ -244,49 +311,32 @@ TEST_F(MsgPeers, a_worker_hears_nothing_of_itself) {
     EXPECT_TRUE(a.events.empty());
 }
 
-// Messages that one worker sends and the other one cannot keep end its endpoint.
-class MsgBreach : private Settings, public MsgTest {
+/// Reads of long messages take many steps.
+class MsgLongRead : private Settings, public MsgTest {
   protected:
     static constexpr std::size_t kRead = std::size_t{32} << 20;
-    static constexpr std::size_t kTooLong = 600'000;
 
-    MsgBreach()
-        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "1m"},
-                    {"TAGWIRE_UNEXPECTED_BYTES", "128m"},
-                    {"TAGWIRE_SM_CMA", "off"}}),
-          narrow_({{"TAGWIRE_UNEXPECTED_BYTES", "64k"}, {"TAGWIRE_RNDV_THRESHOLD", "32k"}}) {
-        const std::string named = transports();
-        tw_context_params_t params{};
-        params.transports = named.c_str();
-        tw_context_h context = nullptr;
-        EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
-        strict_.reset(context);
-    }
-
-    const Settings narrow_;
-    std::unique_ptr<tw_context, ContextDeleter> strict_;
+    MsgLongRead() : Settings({{"TAGWIRE_RNDV_THRESHOLD", "1m"}, {"TAGWIRE_SM_CMA", "off"}}) {}
 };
 
-TEST_F(MsgBreach, a_read_ends_as_its_endpoint_does) {
+TEST_F(MsgLongRead, a_read_ends_as_its_endpoint_does) {
     if (transports() != "sm")
         GTEST_SKIP() << "elsewhere a device reads, and the read may end first";
-    Node strict(strict_.get());
     Node& sender = node(0);
+    Node& reader = node(1);
     const Bytes data = pattern(kRead, 1);
     Bytes buffer(kRead);
     int mark = 0;
     const tw_op_t how = op(&mark);
-    ASSERT_EQ(tw_tag_recv(strict.worker(), buffer.data(), kRead, 1, 0, &how, nullptr),
+    ASSERT_EQ(tw_tag_recv(reader.worker(), buffer.data(), kRead, 1, 0, &how, nullptr),
               TW_INPROGRESS);
-    ASSERT_GE(tw_tag_send(sender.to(strict), data.data(), kRead, 1, nullptr, nullptr), TW_OK);
-    ASSERT_GE(tw_tag_send(sender.to(strict), data.data(), kTooLong, 2, nullptr, nullptr), TW_OK);
-    run_until([&] {
-        strict.progress();
-        return !strict.done.empty();
-    });
-    ASSERT_EQ(strict.done.size(), 1U);
-    EXPECT_EQ(strict.done[0].status, TW_ERR_EXCEEDS_LIMIT);
-    EXPECT_EQ(strict.counter("rndv_get"), 1U);
+    ASSERT_GE(tw_tag_send(sender.to(reader), data.data(), kRead, 1, nullptr, nullptr), TW_OK);
+    run_until([&] { return reader.counter("rndv_get") == 1; });
+    ASSERT_TRUE(reader.done.empty());
+    ASSERT_GE(tw_ep_close(reader.to(sender), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_until([&] { return !reader.done.empty(); });
+    ASSERT_EQ(reader.done.size(), 1U);
+    EXPECT_EQ(reader.done[0].status, TW_ERR_CANCELED);
 }
 
 }  // namespace

@@ -134,6 +134,27 @@ TEST_F(MsgRmaKeys, keys_may_outlive_their_endpoint) {
     tw_key_free(key);
 }
 
+TEST_F(MsgRmaKeys, a_key_whose_endpoint_is_closed_has_no_pointer) {
+    const Shared memory(context_.get(), 64, Shared::Kind::kAllocated);
+    for (const unsigned how : {0U, unsigned{TW_EP_CLOSE_FORCE}}) {
+        const tw_ep_h ep = connected(node(0), node(1));
+        connected(node(1), node(0));  // so the connection stays
+        const tw_key_h key = memory.key_for(ep);
+        void* pointer = nullptr;
+        EXPECT_NE(tw_key_pointer(key, memory.address(), &pointer), TW_ERR_INVALID_PARAM);
+        tw_request_h request = nullptr;
+        const tw_status_t closed = tw_ep_close(ep, how, nullptr, &request);
+        EXPECT_EQ(tw_key_pointer(key, memory.address(), &pointer), TW_ERR_INVALID_PARAM);
+        EXPECT_EQ(end(closed, request), TW_OK);
+        EXPECT_EQ(tw_key_pointer(key, memory.address(), &pointer), TW_ERR_INVALID_PARAM);
+        if (how == 0) {  // it is of the endpoint that was closed, not of the peer
+            connected(node(0), node(1));
+            EXPECT_EQ(tw_key_pointer(key, memory.address(), &pointer), TW_ERR_INVALID_PARAM);
+        }
+        tw_key_free(key);
+    }
+}
+
 // ---- Ends
 
 TEST_F(MsgRmaKeys, operations_on_an_endpoint_that_is_closed_by_force_end_once) {

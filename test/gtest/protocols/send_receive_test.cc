@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages of all lengths, expected and unexpected, tagged and not.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 
@@ -432,6 +433,33 @@ TEST_F(MsgSend, no_callback_runs_in_the_call_that_made_its_operation) {
     EXPECT_EQ(crowd.received, 0);
     run_until([&] { return crowd.received == kMessages; });
     EXPECT_EQ(crowd.deepest, 1);
+}
+
+// A program may send, and then compute or wait for something else.
+TEST_F(MsgSend, messages_that_were_sent_at_once_arrive_without_the_sender) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (Node* from : {&a, &b}) {
+        Node& to = from == &a ? b : a;
+        send(*from, to, {}, 9);
+        expect_message(to, {}, 9);
+    }
+    run_some();
+    const tw_ep_h ep = a.to(b);
+    constexpr std::size_t kLengths[] = {0, 8, 100, 1000, 0, 8};
+    const Bytes data = pattern(1000, 1);
+    std::uint64_t sent = 0;
+    for (const std::size_t length : kLengths)
+        sent += tw_tag_send(ep, data.data(), length, 1, nullptr, nullptr) == TW_OK ? 1 : 0;
+    // By its device, which may answer later: then progress is needed.
+    if (offloads())
+        GTEST_SKIP() << "sends of tagged messages end later";
+    ASSERT_EQ(sent, std::size(kLengths));
+    const std::uint64_t before = b.counter("rx_unexpected");
+    constexpr int kSteps = 2'000'000;
+    for (int i = 0; i < kSteps && b.counter("rx_unexpected") < before + sent; ++i)
+        b.progress();
+    EXPECT_EQ(b.counter("rx_unexpected"), before + sent);
 }
 
 }  // namespace

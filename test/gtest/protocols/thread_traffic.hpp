@@ -268,6 +268,7 @@ class ThreadTraffic {
     void finish();
     void cancel_the_rest();
     void close_all();
+    void drop_the_rest();
     void progress_until(const char* what, const std::function<bool()>& is_over);
     void check_statuses();
     void check_status(const ThreadOp& op);

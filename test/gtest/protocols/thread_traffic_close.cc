@@ -138,8 +138,8 @@ void ThreadTraffic::close_failed(unsigned worker) {
         // It may have been closed since: then there is none, or another one.
         if (entry.ep == nullptr || entry.ep->failures == 0)
             continue;
-        const tw_status_t status =
-            tw_ep_close(std::exchange(entry.ep, nullptr)->handle, 0, nullptr, nullptr);
+        const tw_status_t status = tw_ep_close(std::exchange(entry.ep, nullptr)->handle,
+                                               TW_EP_CLOSE_FORCE, nullptr, nullptr);
         if (status != TW_OK)
             wrong(std::string("the close of a failed endpoint answers ") +
                   tw_status_string(status));

@@ -198,26 +198,9 @@ void ThreadTraffic::close_all() {
     }
 }
 
-void ThreadTraffic::finish() {
-    t_self = &main_;
-    cancel_the_rest();
-    progress_until("every operation ends", [&] {
-        bool is_over = true;
-        for_each_op([&](const ThreadOp& op) {
-            is_over &= op.is_over() || op.report == Report::kNobody || workers_[op.worker].is_dead;
-        });
-        return is_over;
-    });
-    if (options_.has_others)
-        progress_until("every active message is handled", [&] { return am_.is_quiet(); });
-    close_all();
-    progress_until("every endpoint closes", [&] {
-        return std::ranges::all_of(main_.others, [](const ThreadOp& op) { return op.is_over(); });
-    });
-    for (int round = 0; round < kThreadRoundsOfNothing; ++round)
-        for (unsigned worker = 0; worker < options_.workers; ++worker)
-            work(main_, worker);
-    // Those of broken connections that nobody has received.
+/// Messages that nobody has received: only broken connections leave such ones. A close waits for
+/// the match of those that ask for it, so they are dropped until all endpoints have closed.
+void ThreadTraffic::drop_the_rest() {
     for (unsigned worker = 0; worker < options_.workers; ++worker) {
         const tw_worker_h handle = workers_[worker].worker.get();
         tw_op_t op{};
@@ -229,6 +212,30 @@ void ThreadTraffic::finish() {
         if (left > 0 && !is_anything_broken(worker))
             wrong(std::to_string(left) + " messages are left at worker " + std::to_string(worker));
     }
+}
+
+void ThreadTraffic::finish() {
+    t_self = &main_;
+    cancel_the_rest();
+    progress_until("every operation ends", [&] {
+        drop_the_rest();
+        bool is_over = true;
+        for_each_op([&](const ThreadOp& op) {
+            is_over &= op.is_over() || op.report == Report::kNobody || workers_[op.worker].is_dead;
+        });
+        return is_over;
+    });
+    if (options_.has_others)
+        progress_until("every active message is handled", [&] { return am_.is_quiet(); });
+    close_all();
+    progress_until("every endpoint closes", [&] {
+        drop_the_rest();
+        return std::ranges::all_of(main_.others, [](const ThreadOp& op) { return op.is_over(); });
+    });
+    for (int round = 0; round < kThreadRoundsOfNothing; ++round)
+        for (unsigned worker = 0; worker < options_.workers; ++worker)
+            work(main_, worker);
+    drop_the_rest();
     t_self = nullptr;
 }
 

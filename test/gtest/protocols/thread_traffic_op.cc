@@ -96,7 +96,7 @@ tw_op_t ThreadTraffic::how(ThreadOp& op, tw_completion_t* done) {
     what.mem = op.mapped;
     what.message = op.message;
     what.done = op.is_plain && op.kind == Kind::kSend ? nullptr : done;
-    what.cq = queue_;
+    what.cq = (op.flags & TW_OP_CQ) != 0 ? queue_ : nullptr;
     what.counter = counter_;
     const bool is_receive =
         op.kind == Kind::kReceive || op.kind == Kind::kMany || op.kind == Kind::kPeek;

@@ -29,7 +29,7 @@ std::vector<TrafficAm::Record>& TrafficAm::sent(unsigned from, unsigned to) {
     Inbox& inbox = inboxes_[to];
     while (inbox.from.size() <= from) {
         inbox.from.emplace_back();
-        inbox.next.push_back(0);
+        inbox.next.push_back({});
     }
     return inbox.from[from];
 }
@@ -52,6 +52,8 @@ void TrafficAm::send(TrafficNode& node) {
     op.length = traffic_.pick_length();
     constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
                                        TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
+    constexpr std::uint32_t kLevels =
+        TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
     if (traffic_.chance(3))
         op.flags |= kEnds[traffic_.pick(std::size(kEnds))];
     if (traffic_.chance(16))
@@ -61,8 +63,13 @@ void TrafficAm::send(TrafficNode& node) {
     traffic_.draw_report(op);
     std::vector<Record>& records = sent(node.index, peer);
     op.record = records.size();
+    // Without a draw, so that seeds stay what they were.
+    const bool is_urgent = op.record % 4 == 3 && op.length <= TW_AM_URGENT_MAX - TW_AM_HEADER_MAX &&
+                           (op.flags & kLevels) == 0;
+    if (is_urgent)
+        op.flags |= TW_OP_URGENT;
     const std::size_t header_length = traffic_.chance(2) ? 8 : 8 + traffic_.pick(249);
-    records.push_back({op.length, header_length, false, false});
+    records.push_back({op.length, header_length, is_urgent, false, false});
     const Bytes head = header(node.index, op.record, header_length);
     op.bytes = pattern(op.length, op.record);
     traffic_.draw_list(op);
@@ -110,7 +117,7 @@ void TrafficAm::take(TrafficNode& node, tw_am_t& am) {
     ASSERT_LT(number, records.size());
     Record& record = records[number];
     EXPECT_FALSE(std::exchange(record.is_handled, true)) << "it was handled twice";
-    std::size_t& next = inboxes_[node.index].next[from];
+    std::size_t& next = inboxes_[node.index].next[from][record.is_urgent ? 1 : 0];
     EXPECT_GE(number, next) << "it was overtaken";
     next = number + 1;
     EXPECT_EQ(am.length, record.length);
@@ -119,12 +126,15 @@ void TrafficAm::take(TrafficNode& node, tw_am_t& am) {
     EXPECT_EQ(std::memcmp(am.header, head.data(), head.size()), 0);
     const bool is_rndv = (am.flags & TW_AM_RNDV) != 0;
     EXPECT_EQ(is_rndv, am.data == nullptr);
+    EXPECT_FALSE(is_rndv && record.is_urgent);
     if (!is_rndv) {
         EXPECT_TRUE(is_at(am.data, pattern(record.length, number)));
     }
     tw_message_h message = am.message;
     if (is_rndv ? traffic_.chance(4) : !traffic_.chance(6))
         return;  // used, or dropped
+    if (record.is_urgent)
+        return;  // nothing would pause the sender
     if (is_rndv && traffic_.chance(2) && receive(node, {message, nullptr, from, number}))
         return;
     const tw_status_t status = tw_am_keep(&am, &message);

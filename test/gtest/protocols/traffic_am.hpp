@@ -3,6 +3,7 @@
 // with the header and the data that were sent. Handlers use, keep, receive or drop them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,6 +38,7 @@ class TrafficAm {
 
     struct Record {
         std::size_t length = 0, header_length = 0;
+        bool is_urgent = false;
         bool is_excused = false;
         bool is_handled = false;
     };
@@ -48,7 +50,8 @@ class TrafficAm {
     };
     struct Inbox {
         std::deque<std::vector<Record>> from;  // by sender
-        std::deque<std::size_t> next;          // ... of a lower number none may come any more
+        // ... of a lower number none may come any more, of those that are urgent or not
+        std::deque<std::array<std::size_t, 2>> next;
         std::vector<Kept> kept;
     };
 

@@ -354,7 +354,7 @@ TEST_F(MsgTx, a_failure_is_told_once_and_behind_what_it_ends) {
     in_each_context([&](unsigned i) {
         EXPECT_EQ(tw_tag_send(ep_, data.data(), 8, i, nullptr, nullptr), failures_[0].second);
     });
-    EXPECT_EQ(tw_ep_close(ep_, 0, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep_, 0, nullptr, nullptr), failures_[0].second);
 }
 
 TEST_F(MsgTx, threads_sleep_until_their_operations_end) {

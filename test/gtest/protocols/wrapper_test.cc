@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tagwire.hpp>
 #include <tagwire_msg.hpp>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -48,8 +49,13 @@ class MsgWrapper : public ::testing::Test {
     Bytes buffer_ = Bytes(64);
 };
 
-TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_auto) {
-    for (const char* wrong : {"all", "^rc", "SM", " sm , rc:"}) {
+TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_what_is_right) {
+    const std::pair<const char*, const char*> cases[] = {{"roce", "or all"},
+                                                         {"^roce", "or all"},
+                                                         {"sm,SMM", "or all"},
+                                                         {" sm , rc:", "behind its colon"},
+                                                         {"^sm,tcp", "auto,^sm,^tcp"}};
+    for (const auto& [wrong, says] : cases) {
         ::testing::internal::CaptureStderr();
         EXPECT_THROW(msg::Context{wrong}, msg::Error);
         const std::string log = ::testing::internal::GetCapturedStderr();
@@ -57,7 +63,7 @@ TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_auto) {
                   std::string::npos)
             << log;
         EXPECT_EQ(log.find("TAGWIRE_TRANSPORTS="), std::string::npos) << log;
-        EXPECT_NE(log.find("or auto"), std::string::npos) << log;
+        EXPECT_NE(log.find(says), std::string::npos) << log;
     }
 }
 

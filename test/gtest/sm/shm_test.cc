@@ -326,6 +326,19 @@ TEST_F(Packets, that_are_cut_are_refused_and_keep_no_descriptor) {
     EXPECT_FALSE(message.fds[0]);
 }
 
+TEST_F(Packets, with_descriptors_for_which_there_is_no_room_name_the_limit) {
+    const int fds[] = {a.get(), b.get()};
+    ASSERT_EQ(unix_send(a.get(), std::span(buffer).first(3), fds, 2), UCS_OK);
+    const auto receive = [this] {
+        const UniqueFd lowest(::dup(0));
+        const rlimit limit{static_cast<rlim_t>(lowest.get()) + 1, 4096};
+        const bool is_limited = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+        const ucs_status_t status = unix_receive(b.get(), buffer, &message);
+        std::exit(is_limited && status == UCS_ERR_EXCEEDS_LIMIT ? 0 : 1);
+    };
+    EXPECT_EXIT(receive(), ExitedWithCode(0), HasSubstr("ulimit -n"));
+}
+
 TEST_F(Packets, of_a_peer_that_is_gone_end_in_a_reset) {
     a.reset();
     EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_CONNECTION_RESET);

@@ -3,7 +3,14 @@
 #include "uct/tcp/address.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <optional>
+
+#include "common/skip.hpp"
 #include "uct/tcp/options.hpp"
 #include "uct/tcp/wire.hpp"
 
@@ -30,6 +37,41 @@ TEST(TcpAddress, comes_back_as_it_went) {
     EXPECT_EQ(0xabcd, port_of(iface));
     EXPECT_EQ(0x1122334455667788U, instance_of(iface));
     EXPECT_TRUE(is_equal(cookie, iface.cookie));
+}
+
+/// The address of a process that cannot see /proc; nothing: that is not permitted. Its two calls
+/// agree.
+std::optional<DeviceAddress> address_without_proc() {
+    int pipe[2];
+    if (::pipe(pipe) != 0)
+        return std::nullopt;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (::unshare(CLONE_NEWNS) != 0 ||
+            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount("none", "/proc", "tmpfs", 0, nullptr) != 0)
+            ::_exit(1);
+        const DeviceAddress one = pack(IpAddress{}), again = pack(IpAddress{});
+        if (!is_same_space(one, again) || ::write(pipe[1], &one, sizeof one) != sizeof one)
+            ::_exit(2);
+        ::_exit(0);
+    }
+    ::close(pipe[1]);
+    DeviceAddress address{};
+    const bool is_told = ::read(pipe[0], &address, sizeof address) == sizeof address;
+    ::close(pipe[0]);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_NE(2, WEXITSTATUS(status)) << "two addresses of one process differ";
+    return is_told ? std::optional(address) : std::nullopt;
+}
+
+TEST(TcpAddress, hosts_that_cannot_be_told_are_not_the_same) {
+    const auto one = address_without_proc(), other = address_without_proc();
+    if (!one || !other)
+        TW_SKIP("needs the right to make mount namespaces");
+    EXPECT_FALSE(is_same_space(*one, *other));
+    EXPECT_FALSE(is_same_space(*one, pack(IpAddress{})));
 }
 
 TEST(TcpAddress, that_is_none_is_refused) {

@@ -55,6 +55,23 @@ TEST_F(TcpRegistrations, a_key_ends_with_its_registration_and_never_comes_back) 
     table.remove(registration);
 }
 
+TEST_F(TcpRegistrations, a_key_leads_to_no_other_one) {
+    std::vector<Registration> others(64);
+    for (Registration& each : others) {
+        each = registration;
+        ASSERT_TRUE(table.add(each));
+    }
+    for (std::size_t i = 1; i < others.size(); ++i) {
+        const std::uint64_t before = others[i - 1].key.generation;
+        // Neighbours of a counter would differ by few.
+        EXPECT_GT(others[i].key.generation - before + (1U << 20), 1U << 21);
+        EXPECT_FALSE(is_good({others[i].key.index, 0, before + 1}, start, 1));
+    }
+    for (const Registration& each : others)
+        table.remove(each);
+    table.remove(registration);
+}
+
 TEST_F(TcpRegistrations, the_end_waits_for_who_has_it_pinned) {
     Registrations::Pin pin = table.pin(registration.key, start, 1000, UCT_MD_MEM_ACCESS_REMOTE_GET);
     ASSERT_NE(nullptr, pin.address());

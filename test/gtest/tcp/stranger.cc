@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stranger.hpp"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <sys/socket.h>
@@ -61,11 +62,17 @@ std::uint64_t counter_of(const Entity& entity, std::string_view name) {
     return UINT64_MAX;
 }
 
-Stranger::Stranger(Entity& victim)
+Stranger::Stranger(Entity& victim, const char* from)
     : victim_(victim), cookie_(tcp::random_cookie()), instance_(ucs::random_u64()) {
     const auto device = tcp::parse_device_address(victim.device_address().data());
     const tcp::IpAddress ip = tcp::ip_of(device.value());
     fd_.reset(::socket(ip.is_inet6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (from != nullptr) {
+        sockaddr_in own{};
+        own.sin_family = AF_INET;
+        EXPECT_EQ(1, ::inet_pton(AF_INET, from, &own.sin_addr));
+        EXPECT_EQ(0, ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own));
+    }
     socklen_t bytes = 0;
     const sockaddr_storage to = tcp::sockaddr_of(ip, tcp::port_of(address_of(victim)), &bytes);
     EXPECT_EQ(0, ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), bytes));

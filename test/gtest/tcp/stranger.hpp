@@ -27,8 +27,8 @@ std::uint64_t counter_of(const Entity& entity, std::string_view name);
 
 class Stranger {
   public:
-    /// Connects to the interface.
-    explicit Stranger(Entity& victim);
+    /// Connects to the interface; from this address of the loopback, if there is one.
+    explicit Stranger(Entity& victim, const char* from = nullptr);
 
     void send(const void* bytes, std::size_t length);
     void send(std::string_view text) { send(text.data(), text.size()); }

@@ -137,7 +137,7 @@ TEST(PerfManyJob, wrong_usage_is_told_once) {
         {{"--connect", "host"}, "--connect has no meaning"},
         {{"--bidir"}, "--bidir has no meaning"},
         {{"--memory", "list"}, "--memory has no meaning"},
-        {{"--tl", "none"}, "transport 'none' not found"},
+        {{"--tl", "none"}, "nothing of 'none' is here"},
         {{"--tl", "none,nothing"}, "--tl: nothing of"},
     };
     for (const auto& [arguments, says] : cases) {

@@ -51,6 +51,15 @@ TEST(PerfActiveAtLevelMsg, streams_go_both_ways_and_to_one_of_several_peers) {
     }
 }
 
+TEST(PerfActiveAtLevelMsg, sides_that_sleep_are_woken) {
+    for (const char* transport : {"sm", "tcp"}) {
+        const Finished finished =
+            tagwire({"perf", "am_lat", "tag_lat", "tag_bw", "--level", "msg", "--tl", transport,
+                     "--wait", "sleep", "--size", "8,100k", "--iters", "50", "--validate"});
+        EXPECT_EQ(finished.status, 0) << transport << ": " << finished.error;
+    }
+}
+
 class ActiveOverRc : public OverVhca {
   protected:
     ActiveOverRc() : OverVhca("rc") {}

@@ -242,9 +242,9 @@ TEST(PerfTransports, are_those_of_the_library_at_both_levels) {
             const Setting transports("TAGWIRE_TRANSPORTS", "smm");
             const Finished refused = tagwire(run);
             EXPECT_EQ(refused.status, 2);
-            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: transport 'smm' not found"),
-                      std::string::npos)
+            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: "), std::string::npos)
                 << refused.error;
+            EXPECT_NE(refused.error.find("'smm'"), std::string::npos) << refused.error;
         }
         for (const char* value : {"auto", "sm", "sm:memory"}) {
             const Setting transports("TAGWIRE_TRANSPORTS", value);
@@ -268,7 +268,7 @@ TEST(PerfAtLevelMsg, wrong_usage_is_told) {
     EXPECT_NE(threads.error.find("--threads with --bidir"), std::string::npos) << threads.error;
     const Finished transport = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none"});
     EXPECT_EQ(transport.status, 2);
-    EXPECT_NE(transport.error.find("transport 'none' not found"), std::string::npos)
+    EXPECT_NE(transport.error.find("nothing of 'none' is here"), std::string::npos)
         << transport.error;
     const Finished list = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none,nothing"});
     EXPECT_EQ(list.status, 2);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lock with delegated jobs (ucs/sys/delegation_lock.hpp) in every order in which threads may
 // take their steps, with a model of weak memory: one thread is inside at a time, and each job is
-// done once, by then or before the lock is free, in the order of its thread.
+// done once, by then or before the lock is free, in the order of its thread. Jobs and calls may end
+// operations, whose callbacks call in again: each is told once, outside of all jobs and callbacks.
 #include <array>
 #include <cstdint>
 
@@ -160,6 +161,106 @@ TEST(DelegationModel, some_schedule_delegates) {
 
 TEST(DelegationModel, an_owner_that_left_without_order_would_race_with_the_next) {
     EXPECT_TRUE(fails_with("race", an_owner_and_two_who_come<LeavesRelaxed>));
+}
+
+/// A worker whose calls each end one operation with a callback. Progress tells the ends, without
+/// the lock, and the callback makes a call. As WorkerCore, RequestTable and Unlocked do it.
+template <bool kTellsAtOnce>
+class TellingWorld {
+  public:
+    explicit TellingWorld(DetRun& run) : run_(run) {}
+
+    void call() {
+        const auto how =
+            lock_.lock_briefly_or_delegate([](DetPlain<std::uint64_t>& job) { job = 1; });
+        if (how == ucs::Delegated::kYes)
+            return;
+        ended_ = ended_ + 1;
+        lock_.unlock_briefly();
+    }
+    /// False: another thread does.
+    bool progress() {
+        lock_.lock();
+        lock_.open();
+        if (is_in_progress_) {
+            leave();
+            return false;
+        }
+        is_in_progress_ = true;
+        ended_ = ended_ + 1;
+        tell();
+        is_in_progress_ = false;
+        leave();
+        return true;
+    }
+    /// Outside of threads: so many calls of threads and of callbacks have ended.
+    void check(std::uint64_t calls) {
+        tell();
+        run_.check(ended_ == calls, "each call is carried out once");
+        run_.check(told_ == calls, "each end is told once");
+    }
+
+  private:
+    void leave() {
+        lock_.unlock([this](const DetPlain<std::uint64_t>& job) {
+            is_in_job_ = true;
+            ended_ = ended_ + job;
+            if (kTellsAtOnce && is_in_progress_)
+                tell();
+            is_in_job_ = false;
+        });
+    }
+    void tell() {
+        while (told_ != ended_) {
+            run_.check(!is_in_job_, "no callback runs in a job");
+            run_.check(!is_in_callback_, "callbacks do not nest");
+            told_ = told_ + 1;
+            if (told_ > kCallbacksThatCall)
+                continue;
+            is_in_callback_ = true;
+            leave();
+            call();
+            lock_.lock_behind_others();
+            lock_.open();
+            is_in_callback_ = false;
+        }
+    }
+
+  public:
+    static constexpr std::uint64_t kCallbacksThatCall = 2;
+
+  private:
+    DetRun& run_;
+    ucs::DelegationLock<DelegationRight> lock_{true};
+    DetPlain<std::uint64_t> ended_{0}, told_{0};
+    DetPlain<bool> is_in_progress_{false}, is_in_job_{false}, is_in_callback_{false};
+};
+
+template <bool kTellsAtOnce>
+void progress_and_two_who_call(DetRun& run) {
+    using World = TellingWorld<kTellsAtOnce>;
+    World model(run);
+    std::uint64_t progressed = 0;  // calls, of one thread
+    run.spawn([&] {
+        for (int i = 0; i < 2; ++i)
+            progressed += model.progress() ? 1 : 0;
+    });
+    for (int thread = 0; thread < 2; ++thread) {
+        run.spawn([&] {
+            for (int i = 0; i < 2; ++i)
+                model.call();
+        });
+    }
+    if (run.run())
+        model.check(progressed + 4 + World::kCallbacksThatCall);
+}
+
+TEST(DelegationModel, ends_that_jobs_bring_about_are_told_once_outside_of_them) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(30'000)}, progress_and_two_who_call<false>));
+}
+
+TEST(DelegationModel, an_end_that_was_told_at_once_would_leave_the_lock_in_a_job) {
+    EXPECT_TRUE(fails_with("no callback runs in a job", progress_and_two_who_call<true>));
 }
 
 }  // namespace

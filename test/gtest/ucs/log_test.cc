@@ -13,6 +13,7 @@
 
 #include "ucs/config/config.hpp"
 #include "ucs/environment_guard.hpp"
+#include "ucs/log/repeats.hpp"
 
 namespace tagwire::ucs {
 namespace {
@@ -50,6 +51,34 @@ TEST_F(Log, level_comes_from_the_environment) {
                 AllOf(HasSubstr("an error"), Not(HasSubstr("a warning"))));
     environment_.set("TAGWIRE_LOG_LEVEL", "off");
     EXPECT_EXIT(log_each_level(), ExitedWithCode(0), Not(HasSubstr("error")));
+}
+
+TEST_F(Log, what_repeats_is_logged_at_powers_of_two) {
+    const auto log = [] {
+        Repeats repeats;
+        for (int i = 0; i < 10; ++i)
+            TW_LOG_REPEATED(LogLevel::kWarn, repeats.due("full"), "%s is full", "it");
+        std::exit(0);
+    };
+    EXPECT_EXIT(log(), ExitedWithCode(0),
+                AllOf(HasSubstr("it is full\n"), HasSubstr("it is full (2 times so far)\n"),
+                      HasSubstr("(4 times so far)"), HasSubstr("(8 times so far)"),
+                      Not(HasSubstr("(3 times")), Not(HasSubstr("(10 times"))));
+}
+
+TEST_F(Log, each_thing_that_repeats_is_counted_apart) {
+    Repeats repeats;
+    EXPECT_EQ(repeats.due("a"), 1U);
+    EXPECT_EQ(repeats.due("a"), 2U);
+    EXPECT_EQ(repeats.due("b"), 1U);
+    EXPECT_EQ(repeats.due("a"), 0U);
+    repeats.forget("a");
+    EXPECT_EQ(repeats.due("a"), 1U);
+    EXPECT_EQ(repeats.due("b"), 2U);
+    // Many others make it forget both.
+    for (std::size_t i = 0; i < Repeats::kKinds; ++i)
+        EXPECT_EQ(repeats.due(std::to_string(i)), 1U);
+    EXPECT_EQ(repeats.due("b"), 1U);
 }
 
 TEST_F(Log, program_may_set_the_level) {

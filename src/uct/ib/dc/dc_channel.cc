@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "uct/ib/dc/dc_ep.hpp"
+
 namespace tagwire::dc {
 
 // ---- The requests that a shared channel keeps
@@ -75,6 +77,23 @@ void Dci::reset(Channel& channel) {
     channel.give_places_up_to(channel.ring_ended);
     if (std::exchange(channel.is_behind, false))
         --behind;
+}
+
+bool Dci::serves_others() const {
+    for (const Channel* channel : channels) {
+        if (!channel->is_shared && !channel->is_drained() && channel->owner->failure == UCS_OK)
+            return true;
+        for (std::uint32_t sn = channel->acked + 1; channel->is_shared && sn != channel->posted + 1;
+             ++sn)
+            if (channel->sent->at(sn).ep->failure == UCS_OK)
+                return true;
+    }
+    return false;
+}
+
+void Dci::set_reserves(std::uint32_t places) {
+    for (Channel* channel : channels)
+        channel->reserve = places;
 }
 
 // All that was posted before it began has ended.

@@ -68,12 +68,16 @@ struct Dci : ucs::FromReserve {
     Initiator initiator;
     ucs::ReserveVector<Channel*> channels;  // of it
     unsigned behind = 0;                    // those that have not ended what is before their marks
+    bool is_breaking = false;  // stopped: it starts anew when all that was posted is flushed
 
     /// With streams: requests of `channel` up to this one have ended. Places may come back, of
     /// other channels, too.
     void ended(Channel& channel, std::uint32_t sn);
     /// The ring is empty, as far as it was that channel's.
     void reset(Channel& channel);
+    /// Endpoints that have not failed have requests there.
+    [[nodiscard]] bool serves_others() const;
+    void set_reserves(std::uint32_t places);
 
   private:
     void next_epoch();
@@ -90,6 +94,7 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     std::uint32_t turn_begin = 0;  // owned: requests posted before the owner's turn
     bool was_granted = false;      // owned: to one that waited, whose request has not come yet
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
+    std::uint32_t stop_mark = 0;     // breaking: the request that was posted behind all others
     std::unique_ptr<SentRing> sent;  // shared
 
     // For a DCI with streams. Requests are numbered as they are posted to the ring, also when it is
@@ -102,6 +107,10 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     bool rests = false;            // owned: by nobody, until enough places have come back
 
     [[nodiscard]] std::uint32_t ring_end() const { return posted + replayed; }
+    /// Breaking: nothing that was posted is still to complete.
+    [[nodiscard]] bool is_flushed() const {
+        return is_drained() || (is_shared && is_broken && flushed == posted);
+    }
     [[nodiscard]] bool has_all_ended() const { return ring_ended == ring_end(); }
     /// Requests have ended whose places have not come back.
     [[nodiscard]] bool waits_for_others() const { return ring_base != ring_ended; }

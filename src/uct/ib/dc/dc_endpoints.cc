@@ -18,7 +18,7 @@ ucs_status_t DcEndpoints::init() {
 DcEp* DcEndpoints::make(const ib::PortAddress& port_address, std::uint64_t key,
                         std::uint32_t number, ucs_status_t* status_p) {
     *status_p = UCS_ERR_IO_ERROR;
-    Path* path = path_to(port_address);
+    Path* path = owner_.has_lost_device() ? nullptr : path_to(port_address);
     if (path == nullptr)
         return nullptr;
     DcEp* ep = pool_.create(owner_, *path, key, number);

@@ -57,14 +57,22 @@ class ChannelLender final : public ib::QueueSource {
     // ---- The ends of endpoints (QueueSource)
     void stop(ib::MessageEp& ep) override;
     [[nodiscard]] bool uses_memory(const ib::MessageEp& ep) const override;
+    void press(ib::MessageEp& ep, std::uint64_t waited_ns) override;
     void end_copied(ib::MessageEp& ep) override;
+    [[nodiscard]] bool ends_soon(const ib::MessageEp& ep) const override {
+        const auto& dc_ep = static_cast<const DcEp&>(ep);
+        return has_channel(dc_ep) &&
+               (is_alone(dc_ep) || static_cast<const Channel&>(*dc_ep.queue).dci->is_breaking);
+    }
     void give_up(ib::MessageEp& ep) override;
 
   private:
     /// An endpoint that failed while others may have requests where it has some.
     struct Closing {
         std::uint32_t ep_id;
+        Dci* dci;
         std::uint64_t deadline;  // ns
+        bool is_held = false;    // nobody sends there until it is stopped
     };
 
     static int post_call(ib::SendQueue& queue, ib::MessageEp& ep, ibv_send_wr* first,
@@ -89,7 +97,14 @@ class ChannelLender final : public ib::QueueSource {
     /// Nobody else has requests in its DCI.
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
+    bool must_wait(Closing& closing, std::uint64_t now);
+    /// Completions come for all that was posted there.
+    void ask_for_ends(Dci& dci);
+    void break_off(Dci& dci);
+    void mark_stop(Channel& channel);
+    void end_break(Dci& dci);
     void start_anew(Dci& dci);
+    void drop_requests(Dci& dci);
 
     ib::MessageIface& owner_;
     DcFlow& flow_;

@@ -78,7 +78,7 @@ constexpr Option kOptions[] = {
     {.name = "DC_TIMEOUT",
      .type = OptionType::kTimeNs,
      .unit = "ns",
-     .default_value = "134ms",
+     .default_value = "1s",
      .doc = "Time without an acknowledgement after which a packet is sent again, rounded up to "
             "4.096 us times a power of two; a device may wait four times as long.",
      .offset = offsetof(DcOptions, retries.timeout_ns),

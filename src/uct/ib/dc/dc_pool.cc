@@ -60,7 +60,7 @@ ucs_status_t DciPool::open(void* context) {
                .timeout_code = ib::timeout_code(retries_.timeout_ns),
                .retry_count = static_cast<std::uint8_t>(retries_.retry_count),
                .rnr_retry = static_cast<std::uint8_t>(retries_.rnr_retry),
-               .reads = static_cast<std::uint8_t>(limits.reads_max),
+               .reads = static_cast<std::uint8_t>(limits.reads_out_max),
                .mtu = owner_.port().attr.active_mtu,
                .is_first = true};
     // The first tells what all have.

@@ -44,6 +44,7 @@ class DciPool {
     /// One of all that there may be, by a random number; it is made when it is the first time.
     /// Null: not even one can be made.
     Channel* draw(std::uint64_t number);
+    [[nodiscard]] const ucs::ReserveVector<std::unique_ptr<Dci>>& dcis() const { return dcis_; }
     /// All that endpoints get.
     [[nodiscard]] const ucs::ReserveVector<Channel*>& channels() const { return pool_; }
     /// The same, and that of answers. Grows within callbacks: look at it by index.

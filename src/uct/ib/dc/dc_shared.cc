@@ -32,13 +32,20 @@ void SharedChannels::completed(Channel& channel, const ib::Completion& completio
     } else {
         break_off(channel, completion);
     }
-    if (channel.flushed == channel.posted)
-        post_again(channel);
+    use_places(channel);
 }
 
 void SharedChannels::use_places(Channel& channel) {
-    if (channel.is_shared && channel.is_broken && channel.flushed == channel.posted)
-        post_again(channel);
+    const bool is_over = channel.is_broken && channel.flushed == channel.posted;
+    if (!channel.is_shared || !is_over || channel.dci->is_breaking || lacks_places(channel))
+        return;
+    pool_.restart(channel);
+    post_again(channel);
+}
+
+// The ring has no room for them yet.
+bool SharedChannels::lacks_places(const Channel& channel) {
+    return channel.dci->initiator.has_streams && channel.free < channel.posted - channel.acked;
 }
 
 // All up to this one were carried out.
@@ -62,6 +69,8 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
     const ib::Completion completion = reported;  // a callback may have others polled
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     acknowledge(channel, sn - 1);
+    if (channel.acked == channel.posted)
+        return;  // a callback had its requests given up
     channel.is_broken = true;
     channel.flushed = sn;
     channel.reserve = Channel::kNoMore;
@@ -69,7 +78,8 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
     if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
         owner_.count(ib::MessageCounter::kRnrFailures);
     const ucs_status_t status = ib::failure_of(completion.status);
-    const bool is_silent = status == UCS_ERR_ENDPOINT_TIMEOUT;
+    const bool is_silent =
+        status == UCS_ERR_ENDPOINT_TIMEOUT || completion.status == IBV_WC_WR_FLUSH_ERR;
     for (std::uint32_t each = sn; each != channel.posted + 1; ++each) {
         DcEp& ep = *channel.sent->at(each).ep;
         if (&ep == &culprit || (is_silent && ep.goes_where(culprit)))
@@ -81,9 +91,6 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
 // get the numbers of those that are missing now.
 void SharedChannels::post_again(Channel& channel) {
     const bool has_streams = channel.dci->initiator.has_streams;
-    if (has_streams && channel.free < channel.posted - channel.acked)
-        return;  // the ring has no room for them yet
-    pool_.restart(channel);
     ib::SendOp* left = std::exchange(channel.first, nullptr);
     const std::uint32_t end = channel.posted + 1;
     std::uint32_t kept = channel.acked;

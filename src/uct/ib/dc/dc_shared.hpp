@@ -4,8 +4,8 @@
 // all before it is acknowledged. So once everything posted has ended, requests of the other
 // endpoints are posted again in their order; what was acknowledged never is.
 //
-// Where the target did not answer it may have carried out what it did not acknowledge. So every
-// endpoint that sends to the same target fails, too.
+// Where the target did not answer, or the DCI was stopped, it may have carried out what it did not
+// acknowledge. So every endpoint that sends to the same target fails, too.
 //
 //   channel    whole --a request failed--> broken: all posted is flushed --> posted again, whole
 //
@@ -29,11 +29,14 @@ class SharedChannels {
     void completed(Channel& channel, const ib::Completion& completion);
     /// Places came back: a broken one that waited for them goes on.
     void use_places(Channel& channel);
+    /// All that was posted has ended, and its DCI works again: requests of endpoints that have not
+    /// failed are posted again.
+    void post_again(Channel& channel);
 
   private:
+    [[nodiscard]] static bool lacks_places(const Channel& channel);
     void acknowledge(Channel& channel, std::uint32_t sn);
     void break_off(Channel& channel, const ib::Completion& completion);
-    void post_again(Channel& channel);
     bool post_one_again(Channel& channel, std::uint32_t sn);
 
     ib::MessageIface& owner_;

@@ -54,6 +54,10 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         return UCS_ERR_UNSUPPORTED;
     }
     auto& owner = static_cast<RcIface&>(uct::iface_of(params->iface));
+    if (owner.has_lost_device()) {
+        TW_LOG_ERROR("uct_ep_create on rc: the device of the interface has failed");
+        return UCS_ERR_IO_ERROR;
+    }
     auto* ep = new RcEp(owner);
     ucs_status_t status = ep->make_queue_pairs();
     if (status == UCS_OK)
@@ -119,6 +123,8 @@ ucs_status_t RcEp::to_init(ibv_qp* qp) {
 
 ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
     const RcIface& own = owner();
+    if (failure != UCS_OK)
+        return failure;
     const RcEpAddress packed =
         pack(RcEpAddress{.version = kRcAddressVersion,
                          .flags = own.limits.has_device_tags ? kDeviceMatches : std::uint8_t{0},
@@ -135,6 +141,8 @@ ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
 
 ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep_addr_t* ep_addr) {
     RcIface& own = owner();
+    if (failure != UCS_OK)
+        return failure;
     std::string reason;
     const auto peer_port = ib::parse_port(
         std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(ib::PortAddress)), &reason);
@@ -211,7 +219,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
     attr.sq_psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask;
     attr.max_rd_atomic =
-        static_cast<std::uint8_t>(std::min<unsigned>(own.limits.reads_max, peer.reads));
+        static_cast<std::uint8_t>(std::min<unsigned>(own.limits.reads_out_max, peer.reads));
     error = own.verbs().modify_qp(qp, &attr,
                                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
@@ -229,6 +237,8 @@ void RcEp::to_error() {
         const int error = owner().verbs().modify_qp(qp, &attr, IBV_QP_STATE);
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
+        if (error == EIO)
+            return owner().lose_device("the device does not stop a queue pair (EIO)");
     }
     owner().sends.mark_end(own_queue_, *this);
 }

@@ -208,7 +208,8 @@ void RcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
     static constexpr const char* kStates[] = {"created", "connected", "failing", "failed"};
     const RcEp& ep = *static_cast<const RcEp*>(handle);
     sink.text("state", kStates[static_cast<std::size_t>(ep.state)]);
-    sink.number("qp_num", ep.own_queue_.qp->qp_num);
+    if (ep.own_queue_.qp != nullptr)
+        sink.number("qp_num", ep.own_queue_.qp->qp_num);
     if (ep.device_qp_ != nullptr)
         sink.number("device_qp_num", ep.device_qp_->qp_num);
     sink.number("requests_under_way", ep.own_queue_.posted - ep.own_queue_.acked);

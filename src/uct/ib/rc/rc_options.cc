@@ -95,7 +95,7 @@ constexpr Option kOptions[] = {
     {.name = "RC_TIMEOUT",
      .type = OptionType::kTimeNs,
      .unit = "ns",
-     .default_value = "134ms",
+     .default_value = "1s",
      .doc = "Time without an acknowledgement after which a packet is sent again, rounded up to "
             "4.096 us times a power of two; a device may wait four times as long.",
      .offset = offsetof(RcOptions, retries.timeout_ns),
@@ -122,7 +122,7 @@ constexpr Option kOptions[] = {
     {.name = "RC_RNR_TIMER",
      .type = OptionType::kTimeNs,
      .unit = "ns",
-     .default_value = "20ms",
+     .default_value = "1ms",
      .doc = "Time that a peer waits before it repeats a message for which this side had no receive "
             "buffer, rounded up to one of the 32 values of InfiniBand.",
      .offset = offsetof(RcOptions, retries.rnr_timer_ns),

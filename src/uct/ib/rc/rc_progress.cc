@@ -12,7 +12,8 @@ namespace tagwire::rc {
 // ---- The ends of endpoints
 
 void RcIface::stop(ib::MessageEp& ep) {
-    static_cast<RcEp&>(ep).to_error();
+    if (!has_lost_device())
+        static_cast<RcEp&>(ep).to_error();
 }
 
 void RcIface::end_arrivals(ib::MessageEp& any) {
@@ -41,8 +42,9 @@ void RcIface::give_up(ib::MessageEp& any) {
     ep.destroy_queue_pairs();
     sends.abandon(ep.own_queue_);
     sends.remove(ep.own_queue_);
+    ep.last_requests_ = 0;
     while (ib::SendOp* op = ep.own_queue_.take_any())
-        op_ends.finish(*op, ep.failure);
+        op_ends.finish_later(*op, ep.failure);
 }
 
 void RcIface::reap(std::uint64_t now) {

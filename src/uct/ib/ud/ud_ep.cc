@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/ud/ud_ep.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ucs/log/log.hpp"
@@ -42,7 +43,8 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
         return UCS_ERR_INVALID_ADDR;
     }
-    if (!ib::is_reachable(own.port(), *port, &reason) || !own.agrees(*interface, &reason)) {
+    if (!ib::is_reachable(own.port(), *port, &reason) ||
+        !agrees(own.own_interface(), *interface, own.options_.window, &reason)) {
         TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
         return UCS_ERR_UNREACHABLE;
     }
@@ -57,6 +59,9 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         delete ep;
         return UCS_ERR_EXCEEDS_LIMIT;
     }
+    ep->packets_ = packets_between(own.own_interface(), *interface);
+    ep->part_bytes_ =
+        std::min<std::size_t>(interface->datagram_bytes, own.datagram_bytes_) - kHeaderBytes;
     ep->index_ = own.eps_.size();
     own.eps_.push_back(ep);
     own.node_->pump(*ep, now);
@@ -82,7 +87,7 @@ void UdEp::destroy() {
 // ---- Active messages
 
 ucs_status_t UdEp::room() {
-    if (failure_ == UCS_OK && !group_.blocks_sends() && sender.has_room()) [[likely]]
+    if (failure_ == UCS_OK && !group_.blocks_sends() && sender.has_room(packets_)) [[likely]]
         return UCS_OK;
     return no_room();
 }
@@ -94,14 +99,59 @@ ucs_status_t UdEp::no_room() {
     return UCS_ERR_NO_RESOURCE;
 }
 
-void UdEp::send(SendOp* op, std::uint8_t am_id, std::size_t bytes) {
-    UdIface& own = owner();
+void UdEp::push(SendOp* op, std::uint8_t am_id, std::size_t bytes, std::uint8_t flags) {
     Header header;
     header.value = am_id;
+    header.flags = flags;
     std::memcpy(op->data(), &header, sizeof header);  // the rest when it is sent
-    op->sn = own.acked_;
+    op->sn = owner().acked_;
     op->serial = kHeaderBytes + bytes;
     sender.push(op);
+}
+
+void UdEp::send(SendOp* op, std::uint8_t am_id, std::size_t bytes) {
+    push(op, am_id, bytes, 0);
+    owner().node_->pump(*this, ucs::clock_now_ns());
+}
+
+// ---- Messages that are longer than the peer's packets
+
+bool UdEp::take_parts(SendOp** parts) {
+    UdIface& own = owner();
+    for (std::uint32_t i = 0; i < packets_; ++i) {
+        parts[i] = own.long_.get();
+        if (parts[i] != nullptr)
+            continue;
+        while (i > 0)
+            own.long_.put(parts[--i]);
+        return false;
+    }
+    return true;
+}
+
+bool UdEp::has_parts() {
+    SendOp* parts[kPartsMax];
+    const bool has_all = take_parts(parts);
+    for (std::uint32_t i = 0; has_all && i < packets_; ++i)
+        owner().long_.put(parts[i]);
+    return has_all;
+}
+
+// The whole message lies in the first.
+void UdEp::send_parts(SendOp** parts, std::uint8_t am_id, std::size_t bytes) {
+    UdIface& own = owner();
+    std::size_t offset = 0;
+    std::uint32_t used = 0;
+    do {
+        SendOp* op = parts[used++];
+        const std::size_t count = std::min(part_bytes_, bytes - offset);
+        if (offset > 0)
+            std::memcpy(op->data() + kHeaderBytes, parts[0]->data() + kHeaderBytes + offset, count);
+        offset += count;
+        push(op, am_id, count, offset < bytes ? kHasMore : std::uint8_t{0});
+    } while (offset < bytes);
+    while (used < packets_)
+        own.long_.put(parts[used++]);
     own.node_->pump(*this, ucs::clock_now_ns());
 }
 
@@ -149,15 +199,20 @@ ssize_t UdEp::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack_message, voi
     const ucs_status_t status = room();
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.long_.get();
-    if (op == nullptr) [[unlikely]]
+    SendOp* parts[kPartsMax];
+    if (!take_parts(parts)) [[unlikely]]
         return no_room();
+    SendOp* op = parts[0];
     const std::size_t bytes = pack_message(op->data() + kHeaderBytes, arg);
     if (bytes > own.datagram_bytes_ - kHeaderBytes) [[unlikely]] {
-        op->pool->put(op);
+        for (std::uint32_t i = 0; i < packets_; ++i)
+            own.long_.put(parts[i]);
         return ib::refuse("am_bcopy: packed bytes", bytes, own.datagram_bytes_ - kHeaderBytes);
     }
-    send(op, am_id, bytes);
+    if (packets_ == 1) [[likely]]
+        send(op, am_id, bytes);
+    else
+        send_parts(parts, am_id, bytes);
     return static_cast<ssize_t>(bytes);
 }
 
@@ -167,7 +222,8 @@ ucs_status_t UdEp::pending_add(uct_pending_req_t* request, unsigned) {
     if (failure_ != UCS_OK)
         return failure_;
     UdIface& own = owner();
-    if (group_.empty() && sender.has_room() && own.long_.has_one() && own.short_.has_one())
+    if (group_.empty() && sender.has_room(packets_) && own.long_.has_one() &&
+        own.short_.has_one() && (packets_ == 1 || has_parts()))
         return UCS_ERR_BUSY;
     own.pending_.add(group_, request);
     own.has_work_ = true;
@@ -185,14 +241,14 @@ void UdEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
 
 bool UdEp::has_ended(const Waiter& waiter) const {
     const std::uint32_t reached =
-        waiter.is_check ? sender.last_answered() : sender.first_unacknowledged();
+        waiter.kind == Waits::kCheck ? sender.last_answered() : sender.first_unacknowledged();
     return !is_before(reached, waiter.mark);
 }
 
-ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, bool is_check) {
+ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, Waits kind) {
     if (comp == nullptr)
         return UCS_INPROGRESS;
-    return owner().waiters_.add(waiters_, comp, mark, is_check);
+    return owner().waiters_.add(waiters_, comp, mark, kind);
 }
 
 ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
@@ -204,7 +260,7 @@ ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_ERR_NO_RESOURCE;
     if (sender.is_idle() && waiters_ == nullptr)
         return UCS_OK;
-    return wait(comp, sender.given(), false);
+    return wait(comp, sender.given(), Waits::kFlush);
 }
 
 ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
@@ -215,7 +271,7 @@ ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
     }
     if (is_settled_ || waiters_ == nullptr)
         return UCS_OK;
-    return wait(comp, 0, false);
+    return wait(comp, 0, Waits::kCancel);
 }
 
 ucs_status_t UdEp::fence(unsigned) {
@@ -226,7 +282,7 @@ ucs_status_t UdEp::check(unsigned, uct_completion_t* comp) {
     if (failure_ != UCS_OK)
         return failure_;
     const std::uint32_t probe = sender.ask();
-    const ucs_status_t status = wait(comp, probe, true);
+    const ucs_status_t status = wait(comp, probe, Waits::kCheck);
     owner().node_->pump(*this, ucs::clock_now_ns());
     return comp == nullptr ? UCS_OK : status;
 }

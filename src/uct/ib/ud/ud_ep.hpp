@@ -43,6 +43,7 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
 
   private:
     friend class UdIface;
+    static constexpr std::size_t kPartsMax = 32;  // a message of 4096 bytes in packets of 256
 
     UdEp(UdIface& owner, const SenderParams& params, std::uint64_t now);
     ~UdEp();
@@ -52,17 +53,24 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
     ucs_status_t room();
     [[gnu::noinline, gnu::cold]] ucs_status_t no_room();
     void send(ib::SendOp* op, std::uint8_t am_id, std::size_t bytes);
+    void push(ib::SendOp* op, std::uint8_t am_id, std::size_t bytes, std::uint8_t flags);
+    /// Takes one for each packet that a message may need; false: there are not as many.
+    bool take_parts(ib::SendOp** parts);
+    bool has_parts();
+    void send_parts(ib::SendOp** parts, std::uint8_t am_id, std::size_t bytes);
     ucs_status_t flush_cancel(uct_completion_t* comp);
-    ucs_status_t wait(uct_completion_t* comp, std::uint32_t mark, bool is_check);
+    ucs_status_t wait(uct_completion_t* comp, std::uint32_t mark, Waits kind);
     [[nodiscard]] bool has_ended(const Waiter& waiter) const;
 
     Waiter* waiters_ = nullptr;  // oldest first
     ucs_status_t failure_ = UCS_OK;
     bool is_settled_ = false;  // after a failure: all has ended
     bool is_destroyed_ = false;
-    bool is_advanced_ = false;  // in the interface's list
-    bool is_failing_ = false;   // in the interface's list
-    std::size_t index_ = 0;     // in the interface's list of all
+    bool is_advanced_ = false;    // in the interface's list
+    bool is_failing_ = false;     // in the interface's list
+    std::uint32_t packets_ = 1;   // of the longest message
+    std::size_t part_bytes_ = 0;  // of a message in a packet
+    std::size_t index_ = 0;       // in the interface's list of all
     uct::PendingGroup group_;
 };
 

@@ -129,7 +129,8 @@ void UdIface::make_node() {
 void UdIface::close() {
     if (eps_.size() > destroyed_.size())
         TW_LOG_WARN("ud interface closed with %zu endpoints", eps_.size() - destroyed_.size());
-    for (UdEp* ep : eps_) {
+    for (std::size_t i = 0; i < eps_.size(); ++i) {  // callbacks may make others
+        UdEp* ep = eps_[i];
         pending_.purge(ep->group_, [](uct_pending_req_t*) {});
         node_->close(*ep);
         waiters_.end_all(ep->waiters_, UCS_ERR_CANCELED);
@@ -203,15 +204,6 @@ ucs_status_t UdIface::get_address(uct_iface_addr_t* addr) {
     return UCS_OK;
 }
 
-bool UdIface::agrees(const InterfaceAddress& peer, std::string* reason_p) const {
-    if (peer.datagram_bytes == datagram_bytes_)
-        return true;
-    *reason_p = "the peer's datagrams have up to " + std::to_string(peer.datagram_bytes) +
-                " bytes, ours " + std::to_string(datagram_bytes_) +
-                ": set TAGWIRE_IB_MTU to the smaller on both sides";
-    return false;
-}
-
 bool UdIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                         std::string* reason) {
     if (!port_reachable(dev_addr, reason))
@@ -221,7 +213,7 @@ bool UdIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
     std::string why;
     const auto peer = parse_interface(
         std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(InterfaceAddress)), &why);
-    const bool agreed = peer && agrees(*peer, &why);
+    const bool agreed = peer && agrees(own_interface(), *peer, options_.window, &why);
     if (!agreed && reason != nullptr)
         *reason = why;
     return agreed;

@@ -16,6 +16,8 @@
 //   void release(void* packet)
 //   void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes)
 //                                       takes the message over
+//   void deliver_joined(std::uint8_t am_id, std::span<const std::byte> data)
+//                                       the data of a message that came in several packets
 //   void drop(void* message)            a message that nobody gets
 //   Peer* peer_of(const void* message)  the one whose ReturnAddress it is; null: not reachable
 //   void put_peer(Peer&)                a peer_of() that is not needed any more
@@ -39,6 +41,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -154,6 +157,7 @@ class Node {
     };
     struct Inbound : ucs::FromReserve {
         Receiver receiver;
+        ucs::ReserveVector<std::byte> parts;  // of a message whose last packet has not come
         Peer* peer;
         Key key;
         std::uint32_t id;
@@ -173,6 +177,7 @@ class Node {
     void take_data(const Header& header, void* message, std::uint32_t bytes, std::uint64_t now);
     void take_next(Inbound& inbound, const Header& header, void* message, std::uint32_t bytes,
                    std::uint64_t now);
+    void give(Inbound& inbound, const Header& header, void* message, std::uint32_t bytes);
     void take_ack(const Header& header, std::uint64_t now);
     void take_probe(const Header& header, const void* message, std::uint64_t now);
     void take_close(const Header& header, const void* message);

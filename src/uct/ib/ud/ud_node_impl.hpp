@@ -60,7 +60,7 @@ typename Node<Host>::Inbound* Node<Host>::make_inbound(const Header& header, con
     if ((by_key_.size() >= params_.inbound_max && !evict(now)) || !inbounds_.take(&id))
         return nullptr;
     auto& place = inbounds_.place(id);
-    place.reset(new Inbound{{}, Receiver(header.psn, params_.ahead_max), &peer, key, id, now});
+    place.reset(new Inbound{{}, Receiver(header.psn, params_.ahead_max), {}, &peer, key, id, now});
     by_key_.emplace(key, id);
     return place.get();
 }
@@ -420,17 +420,40 @@ void Node<Host>::take_next(Inbound& inbound, const Header& header, void* message
                            std::uint32_t bytes, std::uint64_t now) {
     inbound.receiver.took_next();
     owe(inbound, (header.flags & kWantsAck) != 0, now);
-    host_.count(Event::kDelivered);
-    host_.deliver(header.value, message, bytes);
+    give(inbound, header, message, bytes);
     for (auto held = inbound.receiver.take_held(); held.message != nullptr;
          held = inbound.receiver.take_held()) {
         --held_;
         owe(inbound, true, now);
         Header of_held;
         std::memcpy(&of_held, held.message, sizeof of_held);  // was checked when it came
-        host_.count(Event::kDelivered);
-        host_.deliver(of_held.value, held.message, held.bytes);
+        give(inbound, of_held, held.message, held.bytes);
     }
+}
+
+// A message that is longer than the packets of the receiver's port comes in several.
+template <class Host>
+void Node<Host>::give(Inbound& inbound, const Header& header, void* message, std::uint32_t bytes) {
+    const bool has_more = (header.flags & kHasMore) != 0;
+    if (!has_more && inbound.parts.empty()) [[likely]] {
+        host_.count(Event::kDelivered);
+        return host_.deliver(header.value, message, bytes);
+    }
+    const auto* data = static_cast<const std::byte*>(message) + sizeof header;
+    const std::size_t more = bytes - sizeof header;
+    const bool is_too_long = inbound.parts.size() + more > kJoinedBytesMax;
+    if (!is_too_long)
+        inbound.parts.insert(inbound.parts.end(), data, data + more);
+    host_.drop(message);
+    if (is_too_long) {
+        inbound.parts.clear();  // no peer of ours sends that
+        return host_.count(Event::kGarbage);
+    }
+    if (has_more)
+        return;
+    const ucs::ReserveVector<std::byte> whole = std::exchange(inbound.parts, {});
+    host_.count(Event::kDelivered);
+    host_.deliver_joined(header.value, whole);
 }
 
 template <class Host>

@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <uct/api/uct.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tagwire::ud {
@@ -11,6 +12,7 @@ namespace tagwire::ud {
 namespace {
 
 constexpr std::uint32_t kQpNumberMax = 0xffffff;
+constexpr std::size_t kDatagramBytesMin = 256;  // the shortest MTU
 
 static_assert(kAmIdEnd == UCT_AM_ID_MAX);
 
@@ -43,6 +45,24 @@ std::optional<Header> parse_header(std::span<const std::byte> datagram) {
                          header.value < kAmIdEnd;
     const bool is_whole = !has_return_address(header.kind) || datagram.size() >= kControlBytesMax;
     return is_ours && is_whole ? std::optional(header) : std::nullopt;
+}
+
+std::uint32_t packets_between(const InterfaceAddress& own, const InterfaceAddress& peer) {
+    const std::size_t longest = own.datagram_bytes - kHeaderBytes;
+    const std::size_t taken = std::min<std::size_t>(peer.datagram_bytes - kHeaderBytes, longest);
+    return static_cast<std::uint32_t>((longest + taken - 1) / taken);
+}
+
+bool agrees(const InterfaceAddress& own, const InterfaceAddress& peer, std::uint64_t window,
+            std::string* reason_p) {
+    if (peer.datagram_bytes >= kDatagramBytesMin && packets_between(own, peer) <= window)
+        return true;
+    *reason_p = "the peer's datagrams have up to " + std::to_string(peer.datagram_bytes) +
+                " bytes, ours " + std::to_string(own.datagram_bytes) +
+                ", and TAGWIRE_UD_WINDOW=" + std::to_string(window) +
+                " is too small for a message that is divided: raise it, or set TAGWIRE_IB_MTU to "
+                "the smaller on both sides";
+    return false;
 }
 
 InterfaceAddress pack(InterfaceAddress address) {

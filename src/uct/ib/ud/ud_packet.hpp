@@ -45,7 +45,8 @@ enum class Kind : std::uint8_t { kConnect = 1, kAccept, kData, kAck, kProbe, kCl
 inline constexpr std::uint8_t kWantsAck = 1;      // DATA: an acknowledgement at once, please
 inline constexpr std::uint8_t kHasGap = 2;        // of ack_psn: later packets have arrived
 inline constexpr std::uint8_t kAnswersProbe = 4;  // ACK
-inline constexpr std::uint8_t kFlagsAll = 7;
+inline constexpr std::uint8_t kHasMore = 8;       // DATA: the next one continues its message
+inline constexpr std::uint8_t kFlagsAll = 15;
 
 struct [[gnu::packed]] Header {
     std::uint8_t magic = kMagic;
@@ -83,6 +84,7 @@ struct [[gnu::packed]] ReturnAddress {
 static_assert(sizeof(ReturnAddress) == 44);
 
 inline constexpr std::size_t kHeaderBytes = sizeof(Header);
+inline constexpr std::size_t kJoinedBytesMax = 4096;  // of a message in several packets
 inline constexpr std::size_t kControlBytesMax = sizeof(Header) + sizeof(ReturnAddress);
 
 /// From the order of the machine to that of the wire.
@@ -95,6 +97,14 @@ std::optional<Header> parse_header(std::span<const std::byte> datagram);
 /// nullopt when the bytes are no such address; `*reason_p` says what is wrong.
 std::optional<InterfaceAddress> parse_interface(std::span<const std::byte> bytes,
                                                 std::string* reason_p);
+
+/// Packets of the longest message from `own` to `peer`, which is divided where the peer's are
+/// shorter.
+std::uint32_t packets_between(const InterfaceAddress& own, const InterfaceAddress& peer);
+/// Whether messages can go from `own` to `peer`, with so many packets unacknowledged; when not,
+/// `*reason_p` gets one sentence.
+bool agrees(const InterfaceAddress& own, const InterfaceAddress& peer, std::uint64_t window,
+            std::string* reason_p);
 
 /// Whether a packet of that kind tells where its sender is.
 constexpr bool has_return_address(Kind kind) {

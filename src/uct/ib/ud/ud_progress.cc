@@ -80,6 +80,8 @@ void UdIface::send_data(UdPeer& peer, const Header& header, void* packet) {
     } else {
         Header filled = pack(header);
         filled.value = std::to_integer<std::uint8_t>(op->data()[offsetof(Header, value)]);
+        const auto flags = std::to_integer<unsigned>(op->data()[offsetof(Header, flags)]);
+        filled.flags = static_cast<std::uint8_t>(filled.flags | (flags & kHasMore));
         std::memcpy(op->data(), &filled, sizeof filled);
     }
     post(peer, {ib::address_of(op->data()), bytes, op->lkey});
@@ -97,6 +99,15 @@ void UdIface::deliver(std::uint8_t am_id, void* message, std::uint32_t bytes) {
         receives_.keep(slot_of(message), 0);
     else
         receives_.put_back(slot_of(message));
+}
+
+void UdIface::deliver_joined(std::uint8_t am_id, std::span<const std::byte> data) {
+    const std::size_t unit = std::max<std::size_t>(params().am_alignment, 1);
+    joined_.resize(data.size() + 2 * unit);
+    const std::size_t behind = (ib::address_of(joined_.data()) + params().am_align_offset) % unit;
+    std::byte* at = joined_.data() + (unit - behind) % unit;
+    std::ranges::copy(data, at);
+    invoke_am(am_id, at, static_cast<std::uint32_t>(data.size()), 0);
 }
 
 void UdIface::released(void* iface, std::uint64_t) {

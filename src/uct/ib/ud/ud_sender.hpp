@@ -74,7 +74,9 @@ class Sender {
     Sender(const SenderParams& params, std::uint64_t now);
 
     // ---- Giving
-    [[nodiscard]] bool has_room() const { return next_ - una_ < params_.window; }
+    [[nodiscard]] bool has_room(std::uint32_t packets = 1) const {
+        return next_ - una_ + packets <= params_.window;
+    }
     /// There is room.
     void push(void* packet) {
         slot(next_) = {packet, 0, false};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections from request to time wait, over a wire that may lose and repeat messages.
 #include "vhca/cm/cm_world.hpp"
+#include "vhca/engine/fault_handler.hpp"
 
 namespace tagwire::vhca::cm {
 
@@ -146,6 +147,25 @@ TEST_F(VhcaCm, a_request_that_is_never_taken_is_rejected_when_its_listener_goes)
     settle();
     client.expect(kRejected, kRejConsumerDefined);
     server.expect_nothing();
+}
+
+TEST_F(VhcaCm, request_that_the_program_could_not_be_told_of_is_still_part_of_its_event) {
+    install_fault_handler();
+    const std::uint32_t listener = server.listening(CmHost::address(2, 5000));
+    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
+    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
+    settle();
+    constexpr std::uint64_t kNowhere = 0x1000;
+    EXPECT_EQ(server.run(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{.response = kNowhere},
+                         sizeof(rdma_ucm_event_resp)),
+              EFAULT);
+    for (std::uint32_t number = 0; number < 16; ++number)  // it has none yet
+        if (number != listener) {
+            EXPECT_EQ(server.destroy(number), ENOENT) << number;
+        }
+    server.channel.reset();  // listener and request go, whichever is first
+    settle();
+    client.expect(kRejected, kRejConsumerDefined);
 }
 
 TEST_F(VhcaCm, private_data_beyond_the_limit_is_refused) {

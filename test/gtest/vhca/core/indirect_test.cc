@@ -177,5 +177,31 @@ TEST_F(VhcaIndirect, a_program_may_choose_the_low_byte_of_a_key) {
     EXPECT_EQ(send(8, remote(IBV_WR_RDMA_WRITE, *mr, 0)), IBV_WC_SUCCESS);
 }
 
+TEST(VhcaIndirectWork, access_to_more_pieces_than_a_device_visits_fails) {
+    constexpr std::size_t kPieces = 2048, kKeys = 256;
+    WorldOptions options;
+    options.node.memory_bytes = kPieces * kKeys;
+    World world(options);
+    Device& device = world.b.device;
+    std::vector<MrPiece> bytes(kPieces);  // one by one
+    for (MrPiece& piece : bytes)
+        piece = {.address = world.b.address(7), .bytes = 1, .key = world.b.mr->key};
+    Mr *below = nullptr, *mr = nullptr;
+    ASSERT_EQ(device.create_indirect_mr(*world.b.pd, kPieces, 0, kAllAccess, bytes, &below), 0);
+    std::vector<MrPiece> keys(kKeys);
+    for (MrPiece& piece : keys)
+        piece = {.address = 0, .bytes = kPieces, .key = below->key};
+    ASSERT_EQ(device.create_indirect_mr(*world.b.pd, kPieces * kKeys, 0, kAllAccess, keys, &mr), 0);
+    const auto read = [&](std::size_t count) {
+        SendWork work = world.remote(IBV_WR_RDMA_READ, 0);
+        work.remote_addr = 0;
+        work.rkey = mr->key;
+        EXPECT_EQ(world.send(1, 0, count, work), 0);
+        return world.a.wait().wc.status;
+    };
+    EXPECT_EQ(read(kPieces * kKeys / 4), IBV_WC_SUCCESS);
+    EXPECT_EQ(read(kPieces * kKeys), IBV_WC_REM_ACCESS_ERR);
+}
+
 }  // namespace
 }  // namespace tagwire::vhca

@@ -30,6 +30,9 @@ class Events final : public EventSink {
     void qp_event(ibv_event_type type, Qp& qp) override { qps.emplace_back(type, &qp); }
     void srq_event(ibv_event_type type, Srq& srq) override { srqs.emplace_back(type, &srq); }
     void cq_error(Cq& cq) override { broken.push_back(&cq); }
+    void device_event(ibv_event_type type, unsigned port) override {
+        of_device.emplace_back(type, port);
+    }
 
     [[nodiscard]] std::size_t count(ibv_event_type type) const {
         std::size_t sum = 0;
@@ -42,6 +45,7 @@ class Events final : public EventSink {
     std::vector<Cq*> cqs, broken;
     std::vector<std::pair<ibv_event_type, Qp*>> qps;
     std::vector<std::pair<ibv_event_type, Srq*>> srqs;
+    std::vector<std::pair<ibv_event_type, unsigned>> of_device;
 };
 
 constexpr unsigned kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |

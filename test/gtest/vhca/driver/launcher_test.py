@@ -65,6 +65,18 @@ class Driver(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()[2:]],
                          ["vhca0", "vhca1", "vhca2"])
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can remove folders of others")
+    def test_folders_of_other_users_are_left_alone(self):
+        space = os.stat("/proc/self/ns/pid").st_ino
+        mine, others = (os.path.join(self.runtime, f"driver-face-{space}-4194304-{n}-x")
+                        for n in (1, 2))
+        for path in mine, others:  # of a process that there is not
+            os.makedirs(os.path.join(path, "class"))
+        os.chown(others, 65534, 65534)
+        done = self.python("open('/sys/class/infiniband/vhca0/node_type').read()")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.trees(), [os.path.basename(others)])
+
     def test_libraries_are_the_systems(self):
         done = self.launch("--", "sh", "-c", "echo $LD_LIBRARY_PATH:$LD_PRELOAD",
                            LD_LIBRARY_PATH="/opt/elsewhere")

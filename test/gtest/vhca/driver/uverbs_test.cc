@@ -163,6 +163,25 @@ TEST_F(VhcaUverbs, a_device_of_a_program_that_blocks_does_nothing) {
     EXPECT_TRUE(was_quiet);
 }
 
+// A receive that is posted to it rings no doorbell, so the device looks for some, ever more rarely.
+TEST_F(VhcaUverbs, a_queue_pair_that_stays_in_error_wakes_the_device_rarely) {
+    Commander& commander = use();
+    Parts parts(commander);
+    const std::uint32_t qp = commander.make_qp(parts.qp_request(IBV_QPT_RC), parts.qp_rings());
+    ASSERT_EQ(modify(commander, qp, kInit, IBV_QPS_INIT), 0);
+    ASSERT_EQ(modify(commander, qp, 0, IBV_QPS_ERR), 0);
+    ucs::UniqueFd doorbells;
+    ASSERT_EQ(ucs::memfd_create_sealed("doorbells", kDoorbellBytes, &doorbells), UCS_OK);
+    context_->watch_doorbells(std::move(doorbells), kDoorbellBytes);
+    if (context_->poller.trap().fd() < 0)
+        TW_SKIP("no userfaultfd here: doorbells are looked for by time");
+    constexpr Time kRarely = 64'000'000;
+    EXPECT_TRUE(comes_true([&] {
+        const auto guard = context_->engine.lock();
+        return context_->poller.nap() == kRarely;
+    }));
+}
+
 // ---- The device --------------------------------------------------------------------------------
 
 TEST_F(VhcaUverbs, the_device_tells_what_the_other_face_tells) {

@@ -103,6 +103,60 @@ TEST(ShmFabric, nodes_get_different_lids) {
     EXPECT_LE(one.fabric->lid(), vhca::kLidMax);
 }
 
+// ---- Whether a node could have answered --------------------------------------------------------
+
+TEST(ShmFabric, node_has_had_its_turn_when_it_took_the_packet_and_looked_often_enough) {
+    Node one, two;
+    ASSERT_TRUE(one.send(two.route(), 1, kShort));
+    const vhca::Turn since = one.fabric->turn_of(two.route());
+    EXPECT_FALSE(one.fabric->has_had_turn(two.route(), since));  // it is not taken
+    EXPECT_EQ(two.poll(), 1U);
+    two.poll();
+    EXPECT_FALSE(one.fabric->has_had_turn(two.route(), since));  // it may be at work on it
+    for (int i = 0; i < 16; ++i)
+        two.poll();
+    EXPECT_TRUE(one.fabric->has_had_turn(two.route(), since));
+    // And again, though nothing was sent meanwhile.
+    const vhca::Turn later = one.fabric->turn_of(two.route());
+    EXPECT_FALSE(one.fabric->has_had_turn(two.route(), later));
+}
+
+TEST(ShmFabric, node_that_sleeps_has_had_its_turn) {
+    Node one, two;
+    ASSERT_TRUE(one.send(two.route(), 1, kShort));
+    const vhca::Turn since = one.fabric->turn_of(two.route());
+    two.poll();
+    two.poll();
+    ASSERT_TRUE(two.fabric->arm());
+    EXPECT_TRUE(one.fabric->has_had_turn(two.route(), since));
+    ASSERT_TRUE(one.send(two.route(), 2, kShort));  // wakes it
+    const vhca::Turn later = one.fabric->turn_of(two.route());
+    EXPECT_FALSE(one.fabric->has_had_turn(two.route(), later));
+}
+
+TEST(ShmFabric, node_that_is_gone_or_was_never_there_needs_no_turn) {
+    Node one;
+    auto two = std::make_unique<Node>();
+    const Route route = two->route();
+    ASSERT_TRUE(one.send(route, 1, kShort));
+    const vhca::Turn since = one.fabric->turn_of(route);
+    EXPECT_FALSE(one.fabric->has_had_turn(route, since));
+    two.reset();
+    one.poll();
+    EXPECT_TRUE(one.fabric->has_had_turn(route, since));
+    EXPECT_TRUE(one.fabric->has_had_turn(Route{1 + vhca::kLidMax}, {}));
+}
+
+TEST(ShmFabric, steps_to_catch_up_empty_a_full_ring) {
+    Node one, two;
+    std::uint32_t sent = 0;
+    while (one.send(two.route(), sent, kShort))
+        ++sent;
+    for (unsigned i = 0; i < two.fabric->steps_to_catch_up(); ++i)
+        two.poll();
+    EXPECT_EQ(two.numbers.size(), sent);
+}
+
 TEST(ShmFabric, packets_arrive_intact_in_order_and_from_where_they_came) {
     Node one, two;
     constexpr std::uint32_t kPackets = 5'000;

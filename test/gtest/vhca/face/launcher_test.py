@@ -5,6 +5,7 @@ their own errors."""
 import ipaddress
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -58,16 +59,76 @@ class Launcher(unittest.TestCase):
     def test_nothing_to_run_is_wrong_usage(self):
         self.assertEqual(launch("run").returncode, 2)
 
-    def test_bad_value_is_named_by_the_library(self):
-        done = launch("run", "--loss", "1.5", "--", "ibv_devinfo")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("TAGWIRE_VHCA_LOSS", done.stderr)
+    def test_program_is_not_started_with_a_bad_value(self):
+        for words, named in [(("--loss", "2"), "TAGWIRE_VHCA_LOSS"),
+                             (("--mtu", "4096,77"), "TAGWIRE_VHCA_MTU"),
+                             (("--devices", "9"), "TAGWIRE_VHCA_DEVICES"),
+                             (("--memlock", "some"), "TAGWIRE_VHCA_MEMLOCK")]:
+            for driver in "tagwire", "mlx5":
+                done = launch("run", "--driver", driver, *words, "--devices", "2", "--", "echo",
+                              "started") if words[0] != "--devices" else launch(
+                                  "run", *words, "--", "echo", "started")
+                self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+                self.assertIn(named, done.stderr)
 
     def test_bad_network_class_is_told_with_a_good_one(self):
         for value in ["3", "3:", ":96", "16:0", "0:256", "3:96 ", "-1:0"]:
-            done = launch("run", "--network-class", value, "--", "ibv_devinfo")
-            self.assertNotEqual(done.returncode, 0, value)
+            done = launch("run", "--network-class", value, "--", "echo", "started")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), value)
             self.assertIn("3:96", done.stderr)
+
+    def test_word_that_is_unknown_is_named_with_the_nearest(self):
+        for words, told in [
+                (("run", "--los", "0.1", "--", "true"), "'--los' is not an option of"),
+                (("run", "--los", "0.1", "--", "true"), "did you mean '--loss'?"),
+                (("run", "--los=0.1", "true"), "did you mean '--loss'?"),
+                (("run", "--loss", "0.1", "--sed", "7", "true"), "did you mean '--seed'?"),
+                (("inf",), "'inf' is not a command of"), (("inf",), "did you mean 'info'?"),
+                (("run", "--wholly-strange", "--", "true"), "'--wholly-strange' is not an option"),
+                (("run", "--loss", "0.1"), "program is required")]:
+            done = launch(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(told, done.stderr)
+            self.assertEqual("did you mean" in done.stderr, "wholly" not in str(words) and
+                             "required" not in told, done.stderr)
+
+    def test_incidents_reach_a_program_that_runs(self):
+        program = [*LAUNCHER, "run", "--", "ibv_asyncwatch", "-d", "vhca0"]
+        if shutil.which("ibv_asyncwatch") is None:
+            self.skipTest("no ibv_asyncwatch")
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, bufsize=1,
+                              stdin=subprocess.DEVNULL) as running:
+            try:
+                self.assertIn("async event FD", running.stdout.readline())
+                pid = str(running.pid)
+                for incident, told in [("port-down", "PORT_ERR"), ("port-up", "PORT_ACTIVE"),
+                                       ("gid-change", "GID_CHANGE"),
+                                       ("device-fatal", "DEVICE_FATAL")]:
+                    done = launch("inject", pid, incident)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn(told, running.stdout.readline())
+                done = launch("inject", pid, "port-up")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("is dead", done.stderr)
+                self.assertIn("no process", launch("inject", pid, "port-up", "--device",
+                                                   "3").stderr)
+            finally:
+                running.kill()
+
+    def test_incident_that_is_none_is_told_with_those_that_are(self):
+        done = launch("inject", str(os.getpid()), "port-up")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no process of that number has the device open", done.stderr)
+        with subprocess.Popen([*LAUNCHER, "run", "--", "ibv_asyncwatch", "-d", "vhca0"],
+                              stdout=subprocess.PIPE, text=True) if shutil.which(
+                                  "ibv_asyncwatch") else self.skipTest("no program") as running:
+            try:
+                running.stdout.readline()
+                done = launch("inject", str(running.pid), "port-sideways")
+            finally:
+                running.kill()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there are device-fatal, port-down, port-up", done.stderr)
 
     def info(self, **settings):
         variables = {f"TAGWIRE_VHCA_{name}": str(value) for name, value in settings.items()}
