@@ -14,8 +14,8 @@ namespace tagwire::dc {
 
 namespace {
 
-// A destroy waits so long for its requests, and for those of others where its own are stuck. What
-// was just sent arrives within that: it may say that this endpoint goes.
+// A destroy waits so long for its requests, and for those of others where its own are stuck. A
+// message just sent arrives within that: it may say that this endpoint goes.
 constexpr std::uint64_t kOthersNs = 100'000'000;
 
 /// The device reads or writes a buffer of ours; the program's is written when it ends.
