@@ -2,7 +2,7 @@
 // The transports that TAGWIRE_TRANSPORTS, or a context's parameter, names.
 #pragma once
 
-#include <uct/api/uct_def.h>
+#include <uct/api/uct.h>
 
 #include <span>
 #include <string>
