@@ -396,25 +396,30 @@ std::uint8_t Connector::contacted_rail() const {
     return 0;
 }
 
-/// The pair of rails that promises the lowest latency and was not refused; of equal ones that of
-/// first contact, which is known to lead there.
+/// The pair of rails that promises the lowest latency and was not refused; of equal ones that of the
+/// transport that the library lists first, whichever took first contact; of pairs of one transport
+/// that of first contact, which is known to lead there.
 void Connector::choose_lane() {
     using RailPair = std::pair<std::size_t, std::size_t>;
-    ucs::ReserveVector<std::tuple<double, bool, RailPair>> pairs;
+    ucs::ReserveVector<std::tuple<double, std::size_t, bool, RailPair>> pairs;
     const RailPair contact_pair{contact_rail_->index(), contacted_rail()};
-    for (std::size_t i = 0; i < worker_.rails().size(); ++i) {
-        const Rail& rail = *worker_.rails()[i];
+    const auto& rails = worker_.rails();
+    for (std::size_t i = 0; i < rails.size(); ++i) {
+        const Rail& rail = *rails[i];
         // An endpoint of rc cannot be its own peer.
         if (rail.is_auxiliary || (ep_.peer_id == worker_.id() && !rail.connects_to_iface()))
             continue;
+        const auto first = static_cast<std::size_t>(
+            std::ranges::find(rails, std::string_view(rail.transport()), &Rail::transport) -
+            rails.begin());
         for (std::size_t j = 0; j < peer_rails_.size(); ++j)
             if (peer_rails_[j].transport == rail.transport() &&
                 rail.reaches(peer_rails_[j].device, peer_rails_[j].iface) &&
                 std::ranges::find(refused_, std::pair{i, j}) == refused_.end())
-                pairs.push_back({rail.latency(), RailPair{i, j} != contact_pair, {i, j}});
+                pairs.push_back({rail.latency(), first, RailPair{i, j} != contact_pair, {i, j}});
     }
     std::ranges::sort(pairs);
-    for (const auto& [latency, is_other, pair] : pairs)
+    for (const auto& [latency, transport, is_other, pair] : pairs)
         if (try_lane(pair.first, pair.second))
             return;
     // The endpoint of the first contact serves for the messages too.
