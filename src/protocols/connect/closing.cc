@@ -62,6 +62,13 @@ bool Closing::say_reset(bool is_gone) {
     return ep_.queue().send_now(Control::of(reset)) != UCS_ERR_NO_RESOURCE;
 }
 
+bool Closing::has_arrived() const {
+    if (ep_.state() != EpState::kReady)
+        return true;
+    const ucs_status_t status = uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, nullptr);
+    return status != UCS_INPROGRESS && status != UCS_ERR_NO_RESOURCE;
+}
+
 void Closing::end(ucs_status_t status) {
     if (ep_.state() == EpState::kFailed)
         return;
@@ -78,8 +85,7 @@ bool Closing::leave() {
         return true;
     if (has_left_) {
         // The answer must get through before the endpoint of the transport goes.
-        if (!ep_.is_quiet() ||
-            uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_INPROGRESS) {
+        if (!ep_.is_quiet() || !has_arrived()) {
             ep_.worker.peers().retire(ep_);
             return false;
         }

@@ -35,6 +35,8 @@ class Closing {
     /// The peer hears of the end by the lane. False: that has no room for it. `is_gone`: the worker
     /// goes; in order, unless something is under way.
     bool say_reset(bool is_gone);
+    /// The peer's transport has all that the lane was given, or the lane has gone.
+    bool has_arrived() const;
     void begin_anew();
 
     // ---- Messages of the peer

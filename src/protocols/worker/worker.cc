@@ -237,14 +237,19 @@ Worker::~Worker() {
     ucs_async_context_destroy(async_);
 }
 
-/// A lane that is full has room again when the peer takes what is in it; for a peer that takes
+/// A lane that is full has room again when the peer takes what is in it, and goes when that and the
+/// message have arrived, because what its transport has not sent goes with it. For a peer that takes
 /// nothing nobody waits long. Messages that come meanwhile are dropped.
 void Worker::say_farewell() {
     constexpr std::uint64_t kFarewellNs = 100'000'000;
-    ucs::ReserveVector<Endpoint*> left;
+    struct Leaving {
+        Endpoint* ep;
+        bool is_told;
+    };
+    ucs::ReserveVector<Leaving> left;
     endpoints_.for_each([&](Endpoint& ep) {
         if (!ep.closing().say_reset(true))
-            left.push_back(&ep);
+            left.push_back({&ep, false});
     });
     if (left.empty())
         return;
@@ -254,9 +259,13 @@ void Worker::say_farewell() {
     do {
         for (const auto& rail : rails_)
             uct_iface_progress(rail->iface());
-        std::erase_if(left, [](Endpoint* ep) {
-            ep->stop_sending();  // what waits is lost, and must not take the room
-            return ep->closing().say_reset(true);
+        std::erase_if(left, [](Leaving& each) {
+            Closing& closing = each.ep->closing();
+            if (!each.is_told) {
+                each.ep->stop_sending();  // what waits is lost, and must not take the room
+                each.is_told = closing.say_reset(true);
+            }
+            return each.is_told && closing.has_arrived();
         });
     } while (!left.empty() && ucs::clock_now_ns() < deadline);
 }
