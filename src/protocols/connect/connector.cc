@@ -396,9 +396,9 @@ std::uint8_t Connector::contacted_rail() const {
     return 0;
 }
 
-/// The pair of rails that promises the lowest latency and was not refused; of equal ones that of the
-/// transport that the library lists first, whichever took first contact; of pairs of one transport
-/// that of first contact, which is known to lead there.
+/// The pair of rails that promises the lowest latency and was not refused; of equal ones that of
+/// the transport that the library lists first, whichever took first contact; of pairs of one
+/// transport that of first contact, which is known to lead there.
 void Connector::choose_lane() {
     using RailPair = std::pair<std::size_t, std::size_t>;
     ucs::ReserveVector<std::tuple<double, std::size_t, bool, RailPair>> pairs;

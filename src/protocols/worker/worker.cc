@@ -237,9 +237,9 @@ Worker::~Worker() {
     ucs_async_context_destroy(async_);
 }
 
-/// A lane that is full has room again when the peer takes what is in it, and goes when that and the
-/// message have arrived, because what its transport has not sent goes with it. For a peer that takes
-/// nothing nobody waits long. Messages that come meanwhile are dropped.
+/// A lane that is full has room again when the peer takes what is in it, and goes when that and
+/// the message have arrived, because what its transport has not sent goes with it. For a peer that
+/// takes nothing nobody waits long. Messages that come meanwhile are dropped.
 void Worker::say_farewell() {
     constexpr std::uint64_t kFarewellNs = 100'000'000;
     struct Leaving {
