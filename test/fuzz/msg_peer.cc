@@ -258,8 +258,7 @@ ScriptedPeer::Message ScriptedPeer::control(Input& input) {
     constexpr std::int32_t kStatuses[] = {UCS_OK,           1,         UCS_ERR_CANCELED,
                                           UCS_ERR_IO_ERROR, INT32_MIN, INT32_MAX};
     proto::Control control{};
-    control.op =
-        1U + input.take<std::uint8_t>() % static_cast<unsigned>(proto::ControlOp::kRmaReply);
+    control.op = 1U + input.take<std::uint8_t>() % static_cast<unsigned>(proto::ControlOp::kProbed);
     control.sender = name(input);
     const std::uint32_t id = number(input);
     const auto choice = input.take<std::uint8_t>();

@@ -45,6 +45,7 @@ namespace tagwire::proto {
     if (status != UCS_OK) [[unlikely]]
         return false;
     ep.worker.count(WorkerCounter::kTxShort);
+    ep.window().add_message(am.header_bytes + length);
     return true;
 }
 

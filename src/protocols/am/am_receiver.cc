@@ -56,8 +56,12 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
         EagerBody body;
         body.length = call.header_length + call.length;
         body.data = {static_cast<const std::byte*>(call.header), body.length};
-        message = matches.make(ep, arrival_of({static_cast<std::uint16_t>(call.id), 0, 0}, body,
-                                              body.data.first(call.header_length)));
+        if (!matches.may_keep(ep, MatchTable::bytes_of(body.length)))
+            return TW_ERR_EXCEEDS_LIMIT;
+        Arrival arrival = arrival_of({static_cast<std::uint16_t>(call.id), 0, 0}, body,
+                                     body.data.first(call.header_length));
+        arrival.is_admitted = true;
+        message = matches.make(ep, arrival);
         if (message == nullptr)
             return static_cast<tw_status_t>(ep.failure());
         matches.claim(*message);
@@ -67,8 +71,8 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
     } else if (message->is_rndv) {
         matches.name(*message);
     } else if (message->length + message->header_bytes <= TW_AM_URGENT_MAX &&
-               !matches.admit(ep, message->held)) {  // make() has not asked
-        return static_cast<tw_status_t>(ep.failure());
+               !matches.may_keep(ep, message->held)) {  // make() has not asked
+        return TW_ERR_EXCEEDS_LIMIT;
     }
     call.header = message->header();
     call.is_kept = true;

@@ -139,10 +139,12 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// transport has is copied for this; that of a message of several parts is in memory of its own
 /// already. A message that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
 /// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders. No pause stops a
-/// message with TW_OP_URGENT: a program that keeps those as well, beyond both limits, loses the
-/// endpoint to their sender (TW_ERR_EXCEEDS_LIMIT).
+/// message with TW_OP_URGENT: a program that keeps those as well gets to a limit.
 ///
 /// \retval TW_OK  *message_p is the message, which the program receives or releases.
+/// \retval TW_ERR_EXCEEDS_LIMIT  The unexpected messages have used up one of these limits, and so
+///     have 8 MiB of messages that the sender has sent since it was paused: the message ends with
+///     its handler.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the message was kept or received already.
 /// \retval TW_ERR_NO_MEMORY  Out of memory: the message ends with its handler.
 /// \retval TW_ERR_CANCELED  Or another status: the endpoint has failed meanwhile; likewise.

@@ -101,6 +101,8 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
     if (packed < 0)
         return false;  // whatever it is, it is met again
     ep_.worker.count(WorkerCounter::kTxEager);
+    if (!is_urgent(message.op))
+        ep_.window().add_message(message.length + packing.own_bytes());
     return true;
 }
 

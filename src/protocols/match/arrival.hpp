@@ -22,6 +22,7 @@ struct Arrival {
     bool was_kept;  // it waited for a receive
     bool is_am = false;
     std::span<const std::byte> am_header{};  // of the program; if eager, `bytes` begin with it
+    bool is_admitted = false;                // it may be kept (MatchTable::may_keep())
 };
 
 }  // namespace tagwire::proto

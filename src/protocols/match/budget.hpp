@@ -16,17 +16,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocols/wire/limits.hpp"
+
 namespace tagwire::proto {
 
 class Budget {
   public:
-    /// A peer that is told to send nothing may have so much on its way, which comes on top.
-    static constexpr std::uint64_t kOnItsWayBytes = std::uint64_t{8} << 20;
-    /// ... by sockets: their buffers in the kernel grow to tens of MiB, full of short messages, and
-    /// the record of one takes more than the message.
-    static constexpr std::uint64_t kOnItsWayBytesOfSockets = std::uint64_t{256} << 20;
-    static constexpr std::uint64_t kOnItsWayMessages = std::uint64_t{1} << 16;
-
     Budget(std::uint64_t bytes_max, std::uint64_t messages_max)
         : bytes_max_(bytes_max), messages_max_(messages_max) {}
 
@@ -58,10 +53,10 @@ class Budget {
     bool is_all_resumed() const {
         return live_bytes() <= bytes_max_ / 4 && live_messages() <= messages_max_ / 4;
     }
-    /// ... by more than what was on its way.
+    /// ... by more than one peer may have on its way.
     bool is_passed() const {
-        return bytes_ > bytes_max_ + kOnItsWayBytes ||
-               messages_ > messages_max_ + kOnItsWayMessages;
+        return bytes_ > bytes_max_ + kWindowBytes ||
+               messages_ > messages_max_ + kWindowBytes / kMessageBytes;
     }
     /// With one more message of so many bytes.
     bool would_be_passed(std::uint64_t more) const {

@@ -9,7 +9,8 @@
 #include <fmt/format.h>
 
 #include "protocols/match/arrival.hpp"
-#include "protocols/request/rail.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "protocols/wire/limits.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
@@ -20,6 +21,12 @@ namespace {
 
 /// The heap takes so much for itself.
 constexpr std::size_t kHeapBytes = 16;
+
+// The sender's window counts at least what is kept here. An announced message is counted twice by
+// both sides.
+static_assert(sizeof(Unexpected) + kHeapBytes <= kMessageBytes);
+static_assert(sizeof(Announced) + sizeof(Envelope) <= kMessageBytes);
+static_assert(MatchTable::kNoticeBytes <= kMessageBytes);
 
 /// The program's header is there as well; lengths are those of the data.
 void add_header(Unexpected& message, std::span<const std::byte> header) {
@@ -50,14 +57,18 @@ bool is_half(const Unexpected& message) {
 
 // ---- Budget
 
-bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
+/// If its peer keeps to the protocol, the message began while the window was open: all that came
+/// before it, after the peer was told to pause, was within the window.
+bool MatchTable::may_keep(Endpoint& ep, std::uint64_t bytes) {
     if (!ep.told_to_pause)
         return true;
+    const std::uint64_t before = ep.sent_on;
     ep.sent_on += bytes;
-    const bool is_by_sockets = ep.state() == EpState::kReady && ep.rail().goes_through_kernel();
-    const std::uint64_t on_its_way =
-        is_by_sockets ? Budget::kOnItsWayBytesOfSockets : Budget::kOnItsWayBytes;
-    if (ep.sent_on <= on_its_way || !budget_.would_be_passed(bytes))
+    return before <= kWindowBytes || !budget_.would_be_passed(bytes);
+}
+
+bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
+    if (may_keep(ep, bytes))
         return true;
     TW_LOG_ERROR(
         "endpoint to worker %016lx fails, and its unexpected messages are dropped: its peer sent "
@@ -148,8 +159,12 @@ void MatchTable::drop_orphans() {
 
 // ---- Kept
 
+std::size_t MatchTable::bytes_of(std::size_t length) {
+    return sizeof(Unexpected) + length + kHeapBytes;
+}
+
 Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
-    const bool is_limited = !may_be_urgent(arrival);
+    const bool is_limited = !may_be_urgent(arrival) && !arrival.is_admitted;
     if (is_limited && !arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
         TW_LOG_ERROR(
             "an unexpected message of %zu bytes exceeds TAGWIRE_UNEXPECTED_BYTES=%zu: its "
@@ -161,7 +176,7 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     }
     const std::size_t behind =
         arrival.is_rndv ? arrival.bytes.size() + arrival.am_header.size() : arrival.length;
-    const std::size_t held = sizeof(Unexpected) + behind + kHeapBytes;
+    const std::size_t held = bytes_of(behind);
     if (is_limited && !admit(ep, held))
         return nullptr;
     void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);

@@ -70,8 +70,12 @@ class MatchTable {
 
     // ---- Budget
 
-    /// Whether so many more bytes of that peer may be kept; it ends if it sends on after Pause.
+    /// Whether so many more bytes of that peer may be kept: it may not send on after Pause.
+    bool may_keep(Endpoint& ep, std::uint64_t bytes);
+    /// ... and it ends if not.
     bool admit(Endpoint& ep, std::uint64_t bytes);
+    /// Memory of a message that is kept, with so many bytes of data, header and keys.
+    static std::size_t bytes_of(std::size_t length);
     /// Bytes that are kept of the peer elsewhere (announced messages).
     void charge(Endpoint& ep, std::size_t bytes);
     void refund(Endpoint& ep, std::size_t bytes);

@@ -60,6 +60,7 @@ struct RmaOp : RmaWish {
     bool has_reply = false;
     bool is_emulated = false;      // an atomic: `compare` is the guess
     bool is_there = false;         // it has taken effect at the target
+    bool owes_notice = false;      // its notice is in the window of its endpoint, and has not gone
     ucs_status_t status = UCS_OK;  // the first failure
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
 };

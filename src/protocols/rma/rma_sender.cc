@@ -149,6 +149,8 @@ bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
 }
 
 ucs_status_t RmaSender::start(Request& request) {
+    if ((request.flags & TW_OP_IMM) != 0 && !std::exchange(request.rma->owes_notice, true))
+        ep_.window().owe_notice();
     const ucs_status_t status = advance(request);
     if (status == UCS_INPROGRESS)
         ep_.worker.set_outstanding(request, ep_);
@@ -183,6 +185,8 @@ ucs_status_t RmaSender::advance(Request& request) {
         if ((request.flags & TW_OP_IMM) != 0) {
             if (const ucs_status_t status = send_notice(request); status != UCS_OK)
                 return status;
+            op.owes_notice = false;
+            ep_.window().notice_has_gone();
         }
         op.phase = RmaPhase::kAck;
     }

@@ -40,6 +40,13 @@ void SendQueue::push_control(const Control& message) {
     run();
 }
 
+void SendQueue::add_control(const Control& message) {
+    if (ep_.state() == EpState::kFailed)
+        return;
+    controls_.push_back(message);
+    stall();
+}
+
 Request* SendQueue::begin(const Outgoing& message) {
     RequestTable& requests = ep_.worker.requests();
     Request* request = requests.make(RequestKind::kSend, message.op, message.request_p);

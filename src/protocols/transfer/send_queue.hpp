@@ -39,6 +39,9 @@ namespace tagwire::proto {
 
 struct Outgoing;
 
+/// Some of it has gone.
+bool has_begun(const Request& request);
+
 class SendQueue {
   public:
     explicit SendQueue(Endpoint& ep) : ep_(ep) {}
@@ -68,6 +71,8 @@ class SendQueue {
     // ---- Each is sent at once if it can be
 
     void push_control(const Control& message);
+    /// Queues it without sending; the next call that sends, or progress, does.
+    void add_control(const Control& message);
     /// A message of the program: it has ended, is outstanding, or waits here. nullptr: there is no
     /// room for its request.
     Request* begin(const Outgoing& message);

@@ -15,14 +15,8 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Some of it has gone.
-bool has_begun(const Request& request) {
-    return request.kind == RequestKind::kRma
-               ? RmaSender::has_begun(request)
-               : request.offset > 0 || request.has_gone || request.is_announced;
-}
-
-/// While the peer wants nothing to keep: messages, and puts that it is told of.
+/// While the peer wants nothing to keep, or has not told that it does: messages, and puts that it
+/// is told of.
 bool is_held_back(const Request& request) {
     if ((request.flags & TW_OP_URGENT) != 0)
         return false;
@@ -43,6 +37,12 @@ constexpr unsigned kMessageBits = bit_of(Line::kUrgent) | bit_of(Line::kMessages
 }  // namespace
 
 // ---- May it begin
+
+bool has_begun(const Request& request) {
+    return request.kind == RequestKind::kRma
+               ? RmaSender::has_begun(request)
+               : request.offset > 0 || request.has_gone || request.is_announced;
+}
 
 /// The first of a line is a message that has gone in part.
 bool SendQueue::is_among_parts(Line line) const {
@@ -70,7 +70,8 @@ bool SendQueue::may_start(const Request& request) const {
     const Request* fence = fences_.front();
     if (fence != nullptr && fence->order < request.order && request.stream != Line::kUrgent)
         return false;
-    if (!may_start_message(request) || (ep_.is_paused() && is_held_back(request)))
+    if (!may_start_message(request) ||
+        ((ep_.is_paused() || !ep_.window().is_open()) && is_held_back(request)))
         return false;
     if (request.kind == RequestKind::kRma) {
         if (!may_ask(request))

@@ -7,7 +7,7 @@ namespace tagwire::proto {
 
 bool decode(WireBytes bytes, Control* message) {
     return take_all(bytes, message) && message->operation() >= ControlOp::kAck &&
-           message->operation() <= ControlOp::kRmaReply;
+           message->operation() <= ControlOp::kProbed;
 }
 
 }  // namespace tagwire::proto

@@ -39,6 +39,8 @@ enum class ControlOp : std::uint32_t {
     kDown = 19,
     kAdvice = 20,
     kRmaReply = 21,
+    kProbe = 22,
+    kProbed = 23,
 };
 
 /// The send was matched or delivered, as it had asked.
@@ -178,6 +180,15 @@ struct RmaReply {
     std::uint64_t before;  // of an atomic: the number that was there
 };
 
+/// Answer with Probed when everything before has been taken (send_window.hpp).
+struct Probe {
+    static constexpr auto kOp = ControlOp::kProbe;
+};
+
+struct Probed {
+    static constexpr auto kOp = ControlOp::kProbed;
+};
+
 /// A control message as it is sent.
 struct Control {
     std::uint32_t op;
@@ -195,6 +206,7 @@ struct Control {
             case ControlOp::kCanceled:
             case ControlOp::kFlushed:
             case ControlOp::kRmaReply:
+            case ControlOp::kProbed:
                 return true;
             default:
                 return false;

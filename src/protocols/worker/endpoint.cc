@@ -41,6 +41,14 @@ void log_failure(Endpoint& ep) {
                 ucs_status_string(ep.failure()), state.c_str());
 }
 
+/// Bytes of a message that has begun which the peer may keep, beside kMessageBytes.
+std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
+    const std::uint64_t bytes =
+        request.am_header_bytes + (request.is_rndv ? kKeysBytesMax : request.buffer.length);
+    // It may be announced, and is counted again when its place has come.
+    return goes_as_tagged(request, rail) ? 2 * bytes + kMessageBytes : bytes;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
@@ -84,6 +92,15 @@ ucs_status_t Endpoint::start(Request& request) {
         return rma.start(request);
     if (request.kind != RequestKind::kSend)
         return flushes_.start(request);
+    const bool is_new = !has_begun(request);
+    const ucs_status_t status = start_message(request);
+    if (is_new && (request.flags & TW_OP_URGENT) == 0 &&
+        (status != UCS_ERR_NO_RESOURCE || has_begun(request)))
+        window_.add_message(bytes_kept_of(request, *rail_));
+    return status;
+}
+
+ucs_status_t Endpoint::start_message(Request& request) {
     if (!rndv_.takes(request))
         return eager_.start(request);
     // An injected message is its sender's no more: what the peer reads is a copy.
@@ -95,8 +112,8 @@ ucs_status_t Endpoint::start(Request& request) {
 void Endpoint::update_direct() {
     const bool is_direct = has_sent_ && state_ == EpState::kReady &&
                            rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
-                           queue_.may_pass() && !eager_is_paused_ && !is_paused_ && !is_closing &&
-                           !closing_.has_asked();
+                           queue_.may_pass() && !eager_is_paused_ && !is_paused_ &&
+                           window_.is_open() && !is_closing && !closing_.has_asked();
     is_direct_ = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
     const std::size_t end = is_direct && !gathers(*rail_) ? short_data_max_ + 1 : 0;
@@ -228,6 +245,7 @@ void Endpoint::begin_anew() {
     told_to_pause_eager = told_to_pause = false;
     queue_.clear_controls();
     first_announced = 0;
+    window_.begin_anew();
     eager_.begin_anew();
     rndv_.begin_anew();
     rma.begin_anew();

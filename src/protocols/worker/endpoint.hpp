@@ -11,8 +11,8 @@
 //     Endpoint: lane, state, lists of what is under way
 //       |-- Connector     finds the lane             |-- EagerSender   eager messages
 //       |-- SendQueue     what waits for the lane    |-- RndvSender    the sender of a rendezvous
-//       |-- Closing       the end in order           |-- Flushes
-//       '-- Stripes       lanes beside it
+//       |-- SendWindow    what the peer may keep     |-- Flushes
+//       |-- Closing       the end in order           '-- Stripes       lanes beside it
 //
 //        connecting ----> ready ----> failed
 #pragma once
@@ -39,6 +39,7 @@
 #include "protocols/rndv/rndv_sender.hpp"
 #include "protocols/transfer/flushes.hpp"
 #include "protocols/transfer/send_queue.hpp"
+#include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "ucs/debug/check.hpp"
@@ -116,6 +117,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
 
     Connector& connector() { return connector_; }
     SendQueue& queue() { return queue_; }
+    SendWindow& window() { return window_; }
+    const SendWindow& window() const { return window_; }
     EagerSender& eager() { return eager_; }
     RndvSender& rndv() { return rndv_; }
     Flushes& flushes() { return flushes_; }
@@ -282,6 +285,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     RmaLane rma_lane;
 
   private:
+    ucs_status_t start_message(Request& request);
     void begin_sending();
 
     // Fields that a short message reads, first.
@@ -300,6 +304,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool has_sent_ = false;         // the program, since it has the endpoint
     bool lacks_keys_ = false;       // owners are asked for keys in progress
     bool is_direct_ = false;        // what direct_end_ depends on but for the lane
+    SendWindow window_{*this};
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};

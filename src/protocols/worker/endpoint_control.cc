@@ -164,6 +164,15 @@ void Endpoint::on_control(const Control& message) {
             is_paused_ = false;
             worker.count_event();
             break;
+        case ControlOp::kProbe:
+            control(Probed{});
+            break;
+        case ControlOp::kProbed:
+            if (window_.on_probed())
+                worker.count_event();
+            else
+                worker.count(WorkerCounter::kGarbage);
+            break;
         case ControlOp::kBye:
             closing_.on_bye();
             break;

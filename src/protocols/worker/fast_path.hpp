@@ -80,6 +80,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     if (status != UCS_OK) [[unlikely]]
         return false;
     worker.count(WorkerCounter::kTxShort);
+    window_.add_message(length);
     return true;
 }
 
@@ -92,6 +93,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     if (uct_ep_am_short_iov(lane_, kId, iov, 2) != UCS_OK)
         return false;
     worker.count(WorkerCounter::kTxShort);
+    window_.add_message(message.length);
     return true;
 }
 

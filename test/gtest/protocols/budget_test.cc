@@ -7,13 +7,14 @@
 #include <numeric>
 
 #include "protocols/impostor.hpp"
+#include "protocols/wire/limits.hpp"
 
 namespace tagwire::test {
 namespace {
 
 constexpr std::uint64_t kBudget = std::uint64_t{4} << 20;
-constexpr std::uint64_t kOnItsWay = std::uint64_t{8} << 20;  // what is never held against a peer
-constexpr std::uint64_t kNobodys = 99;                       // a tag
+constexpr std::uint64_t kOnItsWay = proto::kWindowBytes;  // what is never held against a peer
+constexpr std::uint64_t kNobodys = 99;                    // a tag
 
 struct Kept {
     std::uint64_t messages = 0, bytes = 0, orphans = 0;

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
+#include <string>
 
 #include "protocols/wire/address.hpp"
 
@@ -33,7 +33,8 @@ void append_rail(Bytes* bytes, const proto::PeerRail& rail) {
 
 std::string contact_of_transports() {
     const char* const named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    return named == nullptr || std::string_view(named) == "sm" ? "sm" : "ud";
+    const std::string name = named == nullptr ? "sm" : named;
+    return name == "sm" || name == "tcp" ? name : "ud";
 }
 
 Impostor::Impostor(const std::string& transport, std::uint64_t id)

@@ -51,7 +51,7 @@ void expect_exact(const Bytes& bytes) {
 TEST(Wire, control_messages_have_one_length_and_a_known_operation) {
     expect_exact<Control>(bytes_of(Control::of(Cts{3, 4, 5}, 2)));
     expect_exact<Placeholder>(bytes_of(Placeholder{1, 2}));
-    for (const std::uint32_t op : {0U, 22U, ~0U}) {
+    for (const std::uint32_t op : {0U, 24U, ~0U}) {
         Control message{};
         EXPECT_FALSE(decode(bytes_of(Control{op, 2, {}}), &message)) << op;
     }
@@ -90,6 +90,8 @@ TEST(Wire, bodies_of_control_messages_lie_where_the_format_has_them) {
     expect_layout(Advice{131072, 2, 3, 1, 4, 55, 70}, 20, 131072, 0x04010302,
                   55 + (std::uint64_t{70} << 32));
     expect_layout(RmaReply{2, -3, 77}, 21, 2, -3, 77);
+    expect_layout(Probe{}, 22, 0, 0, 0);
+    expect_layout(Probed{}, 23, 0, 0, 0);
 }
 
 TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/transfer/send_window.hpp"
+
+#include <utility>
+
+#include "protocols/wire/control_message.hpp"
+#include "protocols/worker/endpoint.hpp"
+
+namespace tagwire::proto {
+
+/// It may be called by a send, so the Probe goes with the next one, or in progress: without that
+/// nobody reads its Probed.
+void SendWindow::look() {
+    if (!is_probing_ && sent_ - heard_ >= kProbeBytes) {
+        is_probing_ = true;
+        probed_ = sent_;
+        ep_.queue().add_control(Control::of(Probe{}));
+    }
+    if (!is_open())
+        look_at_ = UINT64_MAX;
+    else if (is_probing_)
+        look_at_ = heard_ + kWindowBytes + 1 - owed_;
+    else
+        look_at_ = heard_ + kProbeBytes;
+    ep_.update_direct();
+}
+
+void SendWindow::owe_notice() {
+    owed_ += kMessageBytes;
+    look();
+}
+
+void SendWindow::notice_has_gone() {
+    owed_ -= kMessageBytes;
+    sent_ += kMessageBytes;
+    look();
+}
+
+void SendWindow::notice_is_off() {
+    owed_ -= kMessageBytes;
+    look();
+}
+
+bool SendWindow::on_probed() {
+    if (!std::exchange(is_probing_, false))
+        return false;
+    heard_ = probed_;
+    look();
+    return true;
+}
+
+void SendWindow::begin_anew() {
+    sent_ = heard_ = probed_ = 0;
+    is_probing_ = false;
+    look_at_ = kProbeBytes;
+}
+
+}  // namespace tagwire::proto
