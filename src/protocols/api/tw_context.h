@@ -84,13 +84,15 @@ typedef struct tw_mem_params {
 /// Makes memory known to every memory domain, so that messages from and to it need no copy, and
 /// peers may use it by its key (tw_mem_pack()).
 ///
-/// The memory stays the program's, and stays mapped until tw_mem_unmap(). `length` is not 0.
-/// `params` may be NULL. Any thread.
+/// The memory stays the program's, and stays mapped until tw_mem_unmap(). `length` is not 0. One of
+/// 2^57 bytes or more stands for all memory of the process from `address` on, now and later, with
+/// shared memory and tcp alone; devices refuse it. `params` may be NULL. Any thread.
 ///
 /// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
-/// \retval TW_ERR_INVALID_ADDR  A part of it is not mapped in this process, or cannot be accessed.
+/// \retval TW_ERR_INVALID_ADDR  A part of it is not mapped in this process, or goes beyond the end
+///     of the address space. With a device also: the program cannot read it, or it is read-only and
+///     the rights let peers write to it. Without one an operation of a peer fails with this status.
 /// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
-/// \retval TW_ERR_INVALID_ADDR  Memory is not there, or is read-only and peers would write to it.
 /// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.
 /// \retval TW_ERR_UNSUPPORTED  `params->type` is not TW_MEMORY_HOST.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `length` is 0, or `params` has a value that

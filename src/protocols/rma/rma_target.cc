@@ -13,7 +13,7 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
-#include "ucs/memory/copy.hpp"
+#include "ucs/sys/checked_copy.hpp"
 
 namespace tagwire::proto {
 
@@ -32,27 +32,38 @@ ucs_status_t use(WorkerCore& worker, const MemoryRange& range, std::uint64_t len
         worker.count(WorkerCounter::kRmaRefused);
         TW_LOG_DEBUG("a peer's operation on memory %lx, [0x%lx, +%lu) is refused: %s", range.memory,
                      range.address, length,
-                     is_there ? "its key gives no such right" : "no key names this memory");
+                     is_there ? "its key gives no such right, or it cannot be accessed"
+                              : "no key names this memory");
     }
     return status;
 }
 
+/// The status of a checked copy for the peer, whom UCS_ERR_NO_RESOURCE would tell to repeat it.
+ucs_status_t final_status(ucs_status_t of_copy) {
+    return of_copy == UCS_ERR_NO_RESOURCE ? UCS_ERR_NO_MEMORY : of_copy;
+}
+
+/// Data that cannot be read is sent as zeroes, and its status returned: the reply tells the peer.
 ucs_status_t send_data(const Endpoint& ep, const GetData& head, const std::byte* data,
                        std::size_t bytes) {
     struct Packing {
         GetData head;
         const std::byte* data;
         std::size_t bytes;
+        ucs_status_t read;
         static std::size_t pack(void* to, void* arg) {
-            const auto& packing = *static_cast<const Packing*>(arg);
+            auto& packing = *static_cast<Packing*>(arg);
             std::memcpy(to, &packing.head, sizeof packing.head);
-            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.head, packing.data,
-                        packing.bytes);
+            std::byte* const at = static_cast<std::byte*>(to) + sizeof packing.head;
+            packing.read = ucs::read_checked(at, packing.data, packing.bytes);
+            if (packing.read != UCS_OK)
+                std::memset(at, 0, packing.bytes);
             return sizeof packing.head + packing.bytes;
         }
-    } packing{head, data, bytes};
-    return status_of(uct_ep_am_bcopy(ep.lane(), static_cast<std::uint8_t>(AmId::kGetData),
-                                     Packing::pack, &packing, 0));
+    } packing{head, data, bytes, UCS_OK};
+    const ucs_status_t sent = status_of(uct_ep_am_bcopy(
+        ep.lane(), static_cast<std::uint8_t>(AmId::kGetData), Packing::pack, &packing, 0));
+    return sent == UCS_OK ? final_status(packing.read) : sent;
 }
 
 }  // namespace
@@ -78,12 +89,11 @@ void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t be
 
 void RmaTarget::on_put(const PutMessage& message) {
     const PutPart& head = message.head;
-    const ucs_status_t status = use(ep_.worker, head.to, message.data.size(), TW_ACCESS_WRITE,
-                                    [&](const Memory&, std::byte* at) {
-                                        ucs::copy(ep_.copy_out.kind_for(message.data.size()), at,
-                                                  message.data.data(), message.data.size());
-                                        return UCS_OK;
-                                    });
+    const ucs_status_t status = use(
+        ep_.worker, head.to, message.data.size(), TW_ACCESS_WRITE,
+        [&](const Memory&, std::byte* at) {
+            return final_status(ucs::write_checked(at, message.data.data(), message.data.size()));
+        });
     if (put_status_ == UCS_OK)
         put_status_ = status;
     if (head.is_last != 0 && admit())
@@ -147,7 +157,7 @@ void RmaTarget::on_atomic(const RmaRequest& message) {
     const ucs_status_t status =
         use(ep_.worker, message.at, message.length, TW_ACCESS_ATOMIC,
             [&](const Memory& memory, std::byte* at) {
-                if (message.at.address % message.length != 0)
+                if (message.at.address % message.length != 0 || !ucs::is_writable_word(at))
                     return UCS_ERR_INVALID_ADDR;
                 if (message.length == sizeof(std::uint32_t)) {
                     before = apply_atomic<std::uint32_t>(at, message.operation, message.type,
