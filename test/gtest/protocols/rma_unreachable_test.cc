@@ -86,7 +86,7 @@ TEST_P(MsgRmaUnreachable, fails_and_its_owner_goes_on) {
     tw_key_free(key);
 }
 
-INSTANTIATE_TEST_SUITE_P(, MsgRmaUnreachable,
+INSTANTIATE_TEST_SUITE_P(Acts, MsgRmaUnreachable,
                          ::testing::Values(Unreachable{"short_put", Act::kPut, 8, PROT_READ},
                                            Unreachable{"put", Act::kPut, 100'000, PROT_READ},
                                            Unreachable{"short_get", Act::kGet, 8, PROT_NONE},
