@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library for LD_PRELOAD by which allocations of the library under test fail, drawn by a seed.
+// A library for LD_PRELOAD by which allocations of the library under test fail: drawn by a seed, or
+// one that the program names by its number (common/nomem.hpp).
 //
 // An allocation is the library's when the innermost caller that is neither of the C library, of
-// the C++ library nor of this one lies in libtagwire.so. So neither GoogleTest, nor the tests'
-// callbacks, nor the virtual HCA ever see one fail.
+// the C++ library nor of this one lies in it. So neither GoogleTest, nor the tests' callbacks, nor
+// the virtual HCA ever see one fail.
 //
+// TAGWIRE_TEST_NOMEM_LIBRARY=<name>: how the name of the library under test begins; libtagwire.so
+// without it. One that is loaded later is found when the program names or arms.
 // TAGWIRE_TEST_NOMEM_RATE=<n>: one of n allocations fails; 0, the default: none.
 // TAGWIRE_TEST_NOMEM_SEED=<n>: which ones; 1 without it.
 // TAGWIRE_TEST_NOMEM_BYTES_MIN=<n>: only those of at least so many bytes.
@@ -53,6 +56,8 @@ struct Libraries {
 };
 
 std::atomic<std::uint64_t> drawn{0}, failed{0};
+/// Allocations of the library until the one that fails, itself included; 0: none is named.
+std::atomic<std::uint64_t> until_failure{0};
 /// Where the library's allocations fail.
 enum class Where { kNowhere, kAnywhere, kOutside };
 std::atomic<Where> armed{Where::kNowhere};
@@ -75,6 +80,8 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) {
     return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+const char* tested_name = "libtagwire.so";
+
 int add_library(dl_phdr_info* info, std::size_t, void*) {
     Range range{UINTPTR_MAX, 0};
     for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -87,7 +94,7 @@ int add_library(dl_phdr_info* info, std::size_t, void*) {
     }
     const char* slash = std::strrchr(info->dlpi_name, '/');
     const char* name = slash == nullptr ? info->dlpi_name : slash + 1;
-    if (std::strncmp(name, "libtagwire.so", 13) == 0)
+    if (std::strncmp(name, tested_name, std::strlen(tested_name)) == 0)
         libraries.tested = range;
     constexpr const char* kNeutral[] = {"libc.so",    "libstdc++.so", "libgcc_s.so",
                                         "libasan.so", "libubsan.so",  "libnomem.so"};
@@ -134,17 +141,29 @@ bool is_drawn(std::uint64_t which) {
     return (x ^ (x >> 31)) % rate == 0;
 }
 
+/// It is the one that the program has named.
+bool is_named() {
+    std::uint64_t left = until_failure.load(std::memory_order_relaxed);
+    while (left > 0 &&
+           !until_failure.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+    }
+    return left == 1;
+}
+
 /// Whether an allocation of so many bytes is to fail.
 bool fails(std::size_t bytes) {
     const Where where = armed.load(std::memory_order_relaxed);
-    if (is_inside || where == Where::kNowhere || bytes < bytes_min)
+    const bool counts = until_failure.load(std::memory_order_relaxed) > 0;
+    if (is_inside || (where == Where::kNowhere && !counts) || bytes < bytes_min)
         return false;
-    if (rate == 0 || !is_drawn(drawn.fetch_add(1, std::memory_order_relaxed)))
+    const bool is_armed = where != Where::kNowhere && rate != 0;
+    const bool draws = is_armed && is_drawn(drawn.fetch_add(1, std::memory_order_relaxed));
+    if (!draws && !counts)
         return false;
     const Inside inside;
     void* frames[kFramesMax];
     const int count = backtrace(frames, kFramesMax);
-    if (!is_of_tested(frames, count, where))
+    if (!is_of_tested(frames, count, where) || (!is_named() && !draws))
         return false;
     failed.fetch_add(1, std::memory_order_relaxed);
     if (traces != 0)
@@ -208,15 +227,26 @@ void* made_if(std::size_t bytes, Make make) {
     return make();
 }
 
+/// The library under test may have been loaded later.
+void find_libraries() {
+    if (libraries.tested.end != 0)
+        return;
+    const Inside inside;
+    libraries.count = 0;
+    dl_iterate_phdr(add_library, nullptr);
+}
+
 [[gnu::constructor]] void start() {
     const Inside inside;
     seed = number("TAGWIRE_TEST_NOMEM_SEED", 1);
     rate = number("TAGWIRE_TEST_NOMEM_RATE", 0);
     bytes_min = number("TAGWIRE_TEST_NOMEM_BYTES_MIN", 0);
+    if (const char* name = std::getenv("TAGWIRE_TEST_NOMEM_LIBRARY"))
+        tested_name = name;
     traces = number("TAGWIRE_TEST_NOMEM_TRACE", 0);
     void* frames[1];
     backtrace(frames, 1);  // loads what it needs
-    dl_iterate_phdr(add_library, nullptr);
+    find_libraries();
     armed = number("TAGWIRE_TEST_NOMEM_ALWAYS", 0) != 0 ? Where::kAnywhere : Where::kNowhere;
 }
 
@@ -232,7 +262,15 @@ void* made_if(std::size_t bytes, Make make) {
 extern "C" {
 
 [[gnu::visibility("default")]] void tagwire_nomem_arm(int where) {
+    find_libraries();
     armed = static_cast<Where>(where);
+}
+
+/// The allocation of that number fails, counted from 1 and from now; 0: none does. Answers whether
+/// the one that was named before has failed.
+[[gnu::visibility("default")]] int tagwire_nomem_name(unsigned long which) {
+    find_libraries();
+    return until_failure.exchange(which) == 0 ? 1 : 0;
 }
 
 /// LeakSanitizer knows what the dynamic linker allocates by who calls malloc(), which is we.
