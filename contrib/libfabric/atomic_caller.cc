@@ -115,9 +115,9 @@ ssize_t AtomicCaller::begin(const AtomicCall& call) {
     if (waits || Ep::peer_of(ep).atomics >= kAtomicsOfPeerMax ||
         (owner_.tx.cq != nullptr && owner_.tx.cq->is_full()))
         return owner_.try_again();
-    Slot* const slot = take(call, checked, ep);
-    if (slot == nullptr)
-        return owner_.try_again();
+    Slot* slot = nullptr;
+    if (const int refusal = take(call, checked, ep, &slot); refusal != 0)
+        return refusal == -FI_EAGAIN ? owner_.try_again() : refusal;
 
     const AtomicHeader header = {.id = std::uint64_t{slot->use} << 32 | slot->number,
                                  .count = static_cast<std::uint32_t>(checked.count),
@@ -142,21 +142,23 @@ ssize_t AtomicCaller::begin(const AtomicCall& call) {
 
 // ---- Slots
 
-/// nullptr: too many are under way, or there is no memory.
-AtomicCaller::Slot* AtomicCaller::take(const AtomicCall& call, const Checked& checked, tw_ep_h ep) {
+/// 0, -FI_EAGAIN: too many are under way, or -FI_ENOMEM.
+int AtomicCaller::take(const AtomicCall& call, const Checked& checked, tw_ep_h ep, Slot** slot_p) {
     std::unique_ptr<tw_iov_t[]> more;
     const bool fetches = call.kind != AtomicKind::kWrite;
-    if (without_exceptions([&] {
-            if (fetches && call.results.size() > 1)
-                more = std::make_unique<tw_iov_t[]>(call.results.size());
-            if (free_ == nullptr && slots_.size() < kAtomicsMax) {
-                free_ = &slots_.emplace_back();
-                free_->number = static_cast<std::uint32_t>(slots_.size() - 1);
-            }
-            return 0;
-        }) != 0 ||
-        free_ == nullptr)
-        return nullptr;
+    const int error = without_exceptions([&] {
+        if (free_ == nullptr && slots_.size() == kAtomicsMax)
+            return -FI_EAGAIN;
+        if (fetches && call.results.size() > 1)
+            more = std::make_unique<tw_iov_t[]>(call.results.size());
+        if (free_ == nullptr) {
+            free_ = &slots_.emplace_back();
+            free_->number = static_cast<std::uint32_t>(slots_.size() - 1);
+        }
+        return 0;
+    });
+    if (error != 0)
+        return error;
     Slot& slot = *free_;
     free_ = slot.next_free;
     slot.ep = ep;
@@ -170,7 +172,8 @@ AtomicCaller::Slot* AtomicCaller::take(const AtomicCall& call, const Checked& ch
     for (std::size_t i = 0; i < slot.result_count; ++i)
         list[i] = {call.results[i].addr, call.results[i].count * checked.element_bytes};
     ++under_way_;
-    return &slot;
+    *slot_p = &slot;
+    return 0;
 }
 
 void AtomicCaller::put(Slot& slot) {

@@ -94,7 +94,7 @@ class AtomicCaller {
 
     int check(const AtomicCall& call, Checked* checked) const;
     std::size_t write_data(const AtomicCall& call, const Checked& checked, std::byte* to) const;
-    Slot* take(const AtomicCall& call, const Checked& checked, tw_ep_h ep);
+    int take(const AtomicCall& call, const Checked& checked, tw_ep_h ep, Slot** slot_p);
     void put(Slot& slot);
     Slot* find(std::uint64_t id, tw_ep_h ep);
     /// An operation had this id, which has ended: it was cancelled, or its peer was left.

@@ -33,39 +33,68 @@ int bind_av(fid* handle, fid* other, std::uint64_t flags) {
     return 0;
 }
 
-/// Where the outcome of an insertion goes.
-struct Outcome {
-    Av& av;
-    fi_addr_t* addrs;
-    std::uint64_t flags;
-    void* context;
-    int inserted = 0;
+/// The outcome of an insertion. One that ends for want of memory has had no effect: no address is
+/// there, and no event is told.
+class Insertion {
+  public:
+    Insertion(Av& av, std::size_t count, fi_addr_t* addrs, std::uint64_t flags, void* context)
+        : av_(av), addrs_(addrs), flags_(flags), context_(context) {
+        inserted_.reserve(count);
+    }
+    Insertion(const Insertion&) = delete;
+    Insertion& operator=(const Insertion&) = delete;
+    ~Insertion() {
+        const Guard guard(av_.domain);
+        for (; !inserted_.empty(); inserted_.pop_back())
+            av_.remove(inserted_.back());
+    }
 
-    void add(std::size_t index, fi_addr_t addr) {
+    /// The next address; nothing: it is no name. Others may work with the domain while an endpoint
+    /// is asked for its name, so it is locked here.
+    void add(const std::optional<Name>& name) {
+        fi_addr_t addr = FI_ADDR_NOTAVAIL;
+        if (name) {
+            const Guard guard(av_.domain);
+            addr = av_.insert(*name);
+        }
         const bool is_there = addr != FI_ADDR_NOTAVAIL;
-        inserted += is_there ? 1 : 0;
-        if (addrs != nullptr)
-            addrs[index] = addr;
-        if (av.is_asynchronous && !is_there) {
+        if (is_there)
+            inserted_.push_back(addr);
+        if (addrs_ != nullptr)
+            addrs_[index_] = addr;
+        if (av_.is_asynchronous && !is_there) {
             fi_eq_err_entry entry{};
-            entry.fid = &av.fid;
-            entry.context = context;
-            entry.data = index;
+            entry.fid = &av_.fid;
+            entry.context = context_;
+            entry.data = index_;
             entry.err = FI_EINVAL;
             entry.prov_errno = FI_EINVAL;
-            av.eq->write_error(entry);
-        } else if ((flags & FI_SYNC_ERR) != 0) {
-            static_cast<int*>(context)[index] = is_there ? 0 : FI_EINVAL;
+            Eq::add_error(events_, entry);
+        } else if ((flags_ & FI_SYNC_ERR) != 0) {
+            static_cast<int*>(context_)[index_] = is_there ? 0 : FI_EINVAL;
         }
+        ++index_;
     }
 
-    int end() const {
-        if (!av.is_asynchronous)
-            return inserted;
-        const fi_eq_entry entry = {&av.fid, context, static_cast<std::uint64_t>(inserted)};
-        av.eq->write(FI_AV_COMPLETE, &entry, sizeof entry);
-        return 0;
+    int end() {
+        const std::size_t count = inserted_.size();
+        if (av_.is_asynchronous) {
+            const fi_eq_entry entry = {&av_.fid, context_, count};
+            Eq::add(events_, FI_AV_COMPLETE, &entry, sizeof entry);
+            av_.eq->push(events_);
+        }
+        inserted_.clear();
+        return av_.is_asynchronous ? 0 : static_cast<int>(count);
     }
+
+  private:
+    Av& av_;
+    fi_addr_t* const addrs_;
+    const std::uint64_t flags_;
+    void* const context_;
+    std::size_t index_ = 0;
+    std::vector<fi_addr_t> inserted_;  // to be taken back, until the end
+    Eq::Events events_;
 };
 
 int check_insertion(const Av& av, std::uint64_t flags, const void* context) {
@@ -76,25 +105,19 @@ int check_insertion(const Av& av, std::uint64_t flags, const void* context) {
     return av.is_asynchronous && av.eq == nullptr ? -FI_ENOEQ : 0;
 }
 
-/// Others may work with the domain while an endpoint is asked for its name, so it is locked here.
-fi_addr_t insert_found(Av& av, const std::optional<Name>& name) {
-    const Guard guard(av.domain);
-    return name ? av.insert(*name) : FI_ADDR_NOTAVAIL;
-}
-
 int insert_av(fid_av* handle, const void* addr, std::size_t count, fi_addr_t* addrs,
               std::uint64_t flags, void* context) {
     Av& av = av_of(handle);
     if (const int status = check_insertion(av, flags, context); status != 0)
         return status;
     return without_exceptions([&] {
-        Outcome outcome{av, addrs, flags, context};
+        Insertion insertion(av, count, addrs, flags, context);
         for (std::size_t i = 0; i < count; ++i) {
             Name name;
             std::memcpy(&name, static_cast<const std::byte*>(addr) + i * sizeof name, sizeof name);
-            outcome.add(i, insert_found(av, name_at(name)));
+            insertion.add(name_at(name));
         }
-        return outcome.end();
+        return insertion.end();
     });
 }
 
@@ -105,9 +128,9 @@ int insert_service_av(fid_av* handle, const char* node, const char* service, fi_
         return status;
     return without_exceptions([&] {
         const auto found = named(node, service, 0);
-        Outcome outcome{av, addrs, flags, context};
-        outcome.add(0, insert_found(av, found ? name_at(*found) : std::nullopt));
-        return outcome.end();
+        Insertion insertion(av, 1, addrs, flags, context);
+        insertion.add(found ? name_at(*found) : std::nullopt);
+        return insertion.end();
     });
 }
 
@@ -209,6 +232,9 @@ fi_addr_t Av::insert(const Name& name) {
     if (!id)
         return FI_ADDR_NOTAVAIL;
     if (free_.empty()) {
+        // Room for all, so that removing needs no memory.
+        if (free_.capacity() <= entries_.size())
+            free_.reserve(2 * entries_.size() + 1);
         entries_.emplace_back();
         free_.push_back(entries_.size() - 1);
     }
@@ -225,7 +251,7 @@ fi_addr_t Av::insert(const Name& name) {
 bool Av::remove(fi_addr_t addr) {
     if (find(addr) == nullptr)
         return false;
-    free_.push_back(addr);  // what may throw comes first
+    free_.push_back(addr);
     Entry& entry = entries_[addr];
     const auto found = by_id_.find(entry.worker_id);
     std::erase(found->second, addr);

@@ -32,7 +32,7 @@ class Av : public fid_av {
 
     static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av_p, void* user_context);
 
-    /// FI_ADDR_NOTAVAIL: it is no name.
+    /// FI_ADDR_NOTAVAIL: it is no name. May throw for want of memory: nothing has changed.
     fi_addr_t insert(const Name& name);
     /// False: nothing is there.
     bool remove(fi_addr_t addr);

@@ -53,12 +53,18 @@ void Ep::show(const tw_completion_t& done, void* tag_context) {
         return fail(rx, done, tag_context, receive_flags_of(done));
     Operation* shown = operations_.next();
     if (shown == nullptr || rx.cq == nullptr) {
-        // Nobody can be told of it, so nobody can claim it.
+        // Nobody can claim it.
         tw_op_t op;
         fill(op, TW_OP_CLAIM | TW_OP_DISCARD);
         op.message = done.message;
         tw_msg_recv(worker, nullptr, 0, &op, nullptr);
-        return;
+        if (shown != nullptr)
+            return;
+        tw_completion_t lost = done;
+        lost.status = TW_ERR_NO_MEMORY;
+        lost.length = 0;
+        lost.buffer = nullptr;
+        return fail(rx, lost, tag_context, receive_flags_of(done));
     }
     operations_.take(*shown, OperationKind::kShown);
     const bool is_tagged = (done.flags & TW_DONE_TAGGED) != 0;

@@ -162,7 +162,7 @@ void Cntr::remove_region() {
 }
 
 int Cntr::watch(const Ep& ep) {
-    return sleeper_.has(ep.worker) ? 0 : sleeper_.add(ep.worker);
+    return sleeper_.has(ep.worker) ? 0 : sleeper_.add(ep.worker, &ep.is_restless);
 }
 
 void Cntr::unwatch(const Ep& ep) {

@@ -182,11 +182,16 @@ int Cq::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq_p, void* user_con
 int Cq::add(Ep& ep) {
     if (std::ranges::find(eps_, &ep) != eps_.end())
         return 0;
-    if ((ep.caps & FI_SOURCE) != 0)
-        entries_.keep_sources();
-    eps_.push_back(&ep);
-    endpoints_changed();
-    return sleeper_.add(ep.worker);
+    return without_exceptions([&] {
+        if ((ep.caps & FI_SOURCE) != 0)
+            entries_.keep_sources();
+        eps_.push_back(&ep);
+        const int error = sleeper_.add(ep.worker, &ep.is_restless);
+        if (error != 0)
+            eps_.pop_back();
+        endpoints_changed();
+        return error;
+    });
 }
 
 void Cq::remove(Ep& ep) {

@@ -35,6 +35,7 @@ class Cq : public fid_cq {
 
     // ---- For endpoints, with the domain's lock
 
+    /// 0, or a negative error of libfabric: nothing has changed.
     int add(Ep& ep);
     void remove(Ep& ep);
     bool has_endpoints() const { return !eps_.empty(); }

@@ -69,7 +69,9 @@ template <bool kTagged>
     Operation* operation = operations_.next();
     if (to == nullptr) [[unlikely]]
         return error;
-    if (operation == nullptr || (tx.cq != nullptr && tx.cq->is_full())) [[unlikely]]
+    if (operation == nullptr) [[unlikely]]
+        return -FI_ENOMEM;
+    if (tx.cq != nullptr && tx.cq->is_full()) [[unlikely]]
         return try_again();
     // One-sided operations that have not begun, and atomics without a reply, must not be passed.
     const bool is_fenced = (what.flags & FI_FENCE) != 0;
@@ -219,7 +221,7 @@ template <bool kTagged>
     }
     Operation* operation = operations_.next();
     if (operation == nullptr) [[unlikely]]
-        return try_again();
+        return -FI_ENOMEM;
     tw_completion_t done;
     done.flags = 0;
     op.context = operation;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoints: from opening to closing.
+// Endpoints: from opening to closing; their connections are in ep_peers.cc.
 #include "ep.hpp"
 
 #include <algorithm>
@@ -72,6 +72,7 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
         return -FI_EINVAL;
     return without_exceptions([&] {
         auto ep = std::make_unique<Ep>(domain, *info, user_context);
+        ep->lost_strangers_.reserve(kStrangersSpare);
         const Guard guard(domain);
         const tw_worker_params_t params = {.thread_mode = TW_THREAD_SERIALIZED,
                                            .ep_failed = on_failed,
@@ -101,7 +102,7 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
             if (const int error = cntr->watch(*ep); error != 0)
                 return error;
         if (domain.auto_progress != nullptr) {
-            if (const int error = domain.auto_progress->add(ep->worker); error != 0)
+            if (const int error = domain.auto_progress->add(*ep); error != 0)
                 return error;
         }
         *ep_p = ep.release();
@@ -158,18 +159,22 @@ int Ep::bind_cq(Cq& cq, std::uint64_t flags) {
         return -FI_EBADFLAGS;
     if (&cq.domain != &domain)
         return -FI_EDOMAIN;
+    const bool sends = (flags & FI_TRANSMIT) != 0;
+    const bool receives = (flags & FI_RECV) != 0;
+    if ((sends && tx.cq != nullptr) || (receives && rx.cq != nullptr))
+        return -FI_EINVAL;
     const bool is_known = tx.cq == &cq || rx.cq == &cq;
-    for (Direction* direction : {&tx, &rx}) {
-        if ((flags & (direction == &tx ? FI_TRANSMIT : FI_RECV)) == 0)
+    if (const int error = cq.add(*this); error != 0)
+        return error;
+    for (Direction* direction : {sends ? &tx : nullptr, receives ? &rx : nullptr}) {
+        if (direction == nullptr)
             continue;
-        if (direction->cq != nullptr)
-            return -FI_EINVAL;
         direction->cq = &cq;
         direction->is_selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
     }
     if (has_backlog_ && !is_known)
         cq.add_backlogs(1);
-    return cq.add(*this);
+    return 0;
 }
 
 int Ep::bind_cntr(Cntr& cntr, std::uint64_t flags) {
@@ -212,8 +217,8 @@ int Ep::bind_av(Av& vector) {
         return -FI_EDOMAIN;
     if (av_ != nullptr)
         return -FI_EINVAL;
+    vector.eps.push_back(this);
     av_ = &vector;
-    av_->eps.push_back(this);
     return 0;
 }
 
@@ -315,137 +320,18 @@ ssize_t Ep::cancel(void* operation_context) {
     });
 }
 
-tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
-    const Name* name = av_->find(addr);
-    const auto id = name == nullptr ? std::nullopt : name->worker_id();
-    *error_p = -FI_EINVAL;
-    if (!id)
-        return nullptr;
-    tw_ep_h connected = nullptr;
-    *error_p = without_exceptions([&] {
-        if (addr >= peers_.size()) {
-            peer_room_.resize(addr + 1);
-            peers_ = peer_room_;
-        }
-        const auto [found, is_new] = known_.try_emplace(*id, *this, *id, av_->addr_of(*id));
-        Peer& peer = found->second;
-        if (peer.source == FI_ADDR_NOTAVAIL)
-            peer.source = av_->addr_of(*id);
-        if (is_new) {
-            const tw_status_t status = open_peer(*name, peer);
-            if (status != TW_OK) {
-                known_.erase(found);
-                return -error_of(status);
-            }
-        }
-        // Another can only be made when the peer's library has everything that was sent before.
-        if (peer.is_closing)
-            return -FI_EAGAIN;
-        if (peer.waiting == 0)
-            peers_[addr] = peer.ep;
-        connected = peer.ep;
-        return 0;
-    });
-    if (*error_p == -FI_EAGAIN)
-        *error_p = try_again();
-    return connected;
-}
-
-void Ep::hold_sends(const Peer& peer) {
-    av_->for_each_addr(peer.worker_id, [this](fi_addr_t addr) { forget(addr); });
-}
-
-tw_status_t Ep::open_peer(const Name& name, Peer& peer) {
-    const auto address = name.address();
-    const tw_ep_params_t params = {
-        .address = address.data(), .address_length = address.size(), .user_data = &peer};
-    return tw_ep_create(worker, &params, &peer.ep);
-}
-
-Peer* Ep::find_peer(std::uint64_t worker_id) {
-    const auto found = known_.find(worker_id);
-    return found == known_.end() ? nullptr : &found->second;
-}
-
-tw_ep_h Ep::reply_to(std::uint64_t worker_id, tw_status_t* status_p) {
-    const int error = without_exceptions([&] {
-        *status_p = TW_ERR_NOT_CONNECTED;
-        if (is_left_)
-            return 0;
-        const auto [found, is_new] =
-            known_.try_emplace(worker_id, *this, worker_id,
-                               av_ == nullptr ? FI_ADDR_NOTAVAIL : av_->addr_of(worker_id));
-        Peer& peer = found->second;
-        *status_p = TW_OK;
-        if (is_new)
-            *status_p = tw_ep_create_to(worker, worker_id, &peer, &peer.ep);
-        else if (peer.is_closing)
-            *status_p = TW_ERR_NO_RESOURCE;
-        if (is_new && *status_p != TW_OK)
-            known_.erase(found);
-        return 0;
-    });
-    if (error != 0)
-        *status_p = TW_ERR_NO_MEMORY;
-    return *status_p == TW_OK ? find_peer(worker_id)->ep : nullptr;
-}
-
-void Ep::left_peer(Peer& peer, int error) {
-    keys.drop(peer, error);
-    key_service.drop(peer.worker_id);
-    one_sided.drop(peer, error);
-    atomics.drop(peer.ep, error);
-}
-
-void Ep::on_failed(void*, tw_ep_h ep, tw_status_t status) {
-    FI_INFO(&provider, FI_LOG_EP_CTRL, "the endpoint to a peer failed: %s\n",
-            tw_status_string(status));
-    Peer& peer = peer_of(ep);
-    if (peer.is_closing)
-        return;
-    peer.owner.left_peer(peer, error_of(status));
-    // The program does not know it, so nobody else would forget it.
-    if (peer.source == FI_ADDR_NOTAVAIL)
-        peer.owner.lose(peer.worker_id);
-}
-
-void Ep::on_peer_event(void* arg, std::uint64_t worker_id, tw_peer_event_t event, tw_status_t) {
-    if (event != TW_PEER_UP)
-        static_cast<Ep*>(arg)->key_service.forget(worker_id);
-}
-
-void Ep::lose(std::uint64_t worker_id) {
-    Peer* const peer = find_peer(worker_id);
-    if (peer == nullptr || peer->is_closing)
-        return;
-    peer->is_lost = has_lost_peers_ = true;
-    backlog_changed();
-}
-
-void Ep::drop_lost_peers() {
-    if (!std::exchange(has_lost_peers_, false))
-        return;
-    for (auto it = known_.begin(); it != known_.end();) {
-        Peer& peer = it->second;
-        if (!peer.is_lost || peer.is_closing) {
-            ++it;
-            continue;
-        }
-        left_peer(peer, FI_ECONNABORTED);
-        if (av_ != nullptr)
-            hold_sends(peer);
-        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
-        it = known_.erase(it);
-    }
-}
-
 bool Ep::is_settled() {
     const Guard guard(domain);
     return one_sided.is_idle() && outbox.is_empty() && atomics.is_idle();
 }
 
 void Ep::backlog_changed() {
-    set_backlog(!outbox.is_empty() || one_sided.has_held() || has_lost_peers_);
+    const bool has_lost = has_lost_peers_ || !lost_strangers_.empty();
+    set_backlog(!outbox.is_empty() || one_sided.has_held() || has_lost);
+    const bool was_restless = is_restless;
+    is_restless = has_lost || outbox.lacks_memory() || one_sided.lacks_memory();
+    if (is_restless && !was_restless)
+        tw_worker_signal(worker);
 }
 
 void Ep::set_backlog(bool has_backlog) {
@@ -475,40 +361,6 @@ void Ep::push_remote_data(std::uint64_t data, std::size_t length, tw_ep_h from,
 
 void Ep::on_remote_put(void* arg, const tw_completion_t* done) {
     static_cast<Ep*>(arg)->push_remote_data(done->imm, done->length, done->ep, done->source);
-}
-
-void Ep::forget(fi_addr_t addr) {
-    if (addr < peers_.size())
-        peers_[addr] = nullptr;
-}
-
-void Ep::renumber(std::uint64_t worker_id, fi_addr_t source) {
-    const auto found = known_.find(worker_id);
-    if (found == known_.end())
-        return;
-    found->second.source = source;
-    if (source == FI_ADDR_NOTAVAIL && close_peer(found->second))
-        known_.erase(found);
-}
-
-bool Ep::close_peer(Peer& peer) {
-    if (peer.is_closing)
-        return false;
-    left_peer(peer, FI_ECANCELED);
-    tw_op_t op{};
-    op.context = &peer;
-    op.complete = on_closed;
-    const tw_status_t status = tw_ep_close(peer.ep, 0, &op, nullptr);
-    peer.is_closing = status == TW_INPROGRESS;
-    // No memory to wait for the peer with.
-    if (status == TW_ERR_NO_RESOURCE)
-        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
-    return !peer.is_closing;
-}
-
-void Ep::on_closed(const tw_completion_t* done) {
-    const auto& peer = *static_cast<const Peer*>(done->context);
-    peer.owner.known_.erase(peer.worker_id);
 }
 
 }  // namespace tagwire::fi

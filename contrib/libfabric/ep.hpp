@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Endpoint: a worker of the messaging layer, so that it has a name and a matching space of its own.
-// Set-up is in ep.cc, the calls of fi_msg(3) and fi_tagged(3) in msg.cc and tagged.cc; both lead to
-// send() and receive() (datapath.hpp; the rest in send.cc, receive.cc, peek.cc, buffered.cc).
+// Set-up is in ep.cc, its connections in ep_peers.cc, the calls of fi_msg(3) and fi_tagged(3) in
+// msg.cc and tagged.cc; both lead to send() and receive() (datapath.hpp; the rest in send.cc,
+// receive.cc, peek.cc, buffered.cc).
 //
 // 1. An operation that ends within its call is reported from there; any other has an Operation,
 //    from the call to the callback of the messaging layer.
@@ -180,8 +181,8 @@ class Ep : public fid_ep {
     bool holds_sends(fi_addr_t addr, tw_ep_h to) const {
         return known_peer(addr) == nullptr && peer_of(to).waiting != 0;
     }
-    /// The connection to that worker is of no more use: it is closed by force in the next progress,
-    /// and both sides end what they wait for.
+    /// The connection to that worker is of no more use: it is closed by force in a later progress,
+    /// and both sides end what they wait for. Needs no memory.
     void lose(std::uint64_t worker_id);
     /// The address vector has removed this number.
     void forget(fi_addr_t addr);
@@ -241,9 +242,14 @@ class Ep : public fid_ep {
     AtomicServer atomic_server;
     tw_worker_h worker = nullptr;
     bool is_enabled = false;
+    /// Something is to be done in progress that no event tells of: nobody falls asleep meanwhile.
+    bool is_restless = false;
     CallTables tables{};  ///< Its own: calls that its capabilities do not have are refused.
 
   private:
+    /// Lost strangers that there is room for in any case.
+    static constexpr std::size_t kStrangersSpare = 64;
+
     /// Parameters of usual calls. Fields that change with each call are named.
     struct Usual {
         std::uintptr_t no_sends = 1;     ///< 0: sends are usual.
@@ -278,6 +284,9 @@ class Ep : public fid_ep {
     static void on_peer_event(void* arg, std::uint64_t worker_id, tw_peer_event_t event,
                               tw_status_t status);
     void drop_lost_peers();
+    bool drop_stranger(std::uint64_t worker_id);
+    void connected();
+    void disconnected(std::uint64_t worker_id);
     unsigned clear_backlog();
     void set_backlog(bool has_backlog);
     /// The connection is left or has failed: ends what has not begun.
@@ -335,6 +344,10 @@ class Ep : public fid_ep {
 
     bool has_backlog_ = false;
     bool has_lost_peers_ = false;
+    /// Connected workers that lose() was called for and that have no Peer, or one that is closing.
+    /// There is room for all that are connected (connected()), and for a few more.
+    std::vector<std::uint64_t> lost_strangers_;
+    std::size_t connected_ = 0;
     bool is_left_ = false;  ///< By the program: connections are only closed from now on.
     std::unique_ptr<Door> door_;
     Av* av_ = nullptr;

@@ -53,7 +53,9 @@ ssize_t write_eq(fid_eq* eq, std::uint32_t event, const void* buf, std::size_t l
     if (flags != 0)
         return -FI_EINVAL;
     const int status = without_exceptions([&] {
-        eq_of(eq).write(event, buf, length);
+        Eq::Events events;
+        Eq::add(events, event, buf, length);
+        eq_of(eq).push(events);
         return 0;
     });
     return status == 0 ? static_cast<ssize_t>(length) : status;
@@ -119,10 +121,11 @@ int Eq::open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq_p, void* user_con
     });
 }
 
-void Eq::push(Event event) {
+void Eq::push(Events& events) {
     const std::lock_guard guard(lock_);
-    events_.push_back(std::move(event));
-    if (event_fd_ >= 0 && events_.size() == 1)
+    const bool is_first = events_.empty() && !events.empty();
+    events_.splice(events_.end(), events);
+    if (event_fd_ >= 0 && is_first)
         eventfd_write(event_fd_, 1);
 }
 
@@ -133,14 +136,14 @@ void Eq::pop() {
         eventfd_read(event_fd_, &value);
 }
 
-void Eq::write(std::uint32_t event, const void* data, std::size_t length) {
+void Eq::add(Events& events, std::uint32_t event, const void* data, std::size_t length) {
     const auto* bytes = static_cast<const std::byte*>(data);
-    push({event, {bytes, bytes + length}, false});
+    events.push_back({event, {bytes, bytes + length}, false});
 }
 
-void Eq::write_error(const fi_eq_err_entry& entry) {
+void Eq::add_error(Events& events, const fi_eq_err_entry& entry) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&entry);
-    push({0, {bytes, bytes + sizeof entry}, true});
+    events.push_back({0, {bytes, bytes + sizeof entry}, true});
 }
 
 ssize_t Eq::read(std::uint32_t* event, void* buf, std::size_t length, std::uint64_t flags) {

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <vector>
 
@@ -18,6 +18,13 @@ namespace tagwire::fi {
 
 class Eq : public fid_eq {
   public:
+    struct Event {
+        std::uint32_t number;
+        std::vector<std::byte> data;
+        bool is_error;
+    };
+    using Events = std::list<Event>;
+
     Eq(Fabric& parent, const fi_eq_attr& attr, void* user_context);
     Eq(const Eq&) = delete;
     Eq& operator=(const Eq&) = delete;
@@ -25,8 +32,11 @@ class Eq : public fid_eq {
 
     static int open(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq_p, void* user_context);
 
-    void write(std::uint32_t event, const void* data, std::size_t length);
-    void write_error(const fi_eq_err_entry& entry);
+    /// Adds an event to a list. May throw for want of memory.
+    static void add(Events& events, std::uint32_t event, const void* data, std::size_t length);
+    static void add_error(Events& events, const fi_eq_err_entry& entry);
+    /// Takes all events of the list, which needs no memory.
+    void push(Events& events);
     /// The event's bytes, or -FI_EAGAIN, -FI_EAVAIL, -FI_ETOOSMALL.
     ssize_t read(std::uint32_t* event, void* buf, std::size_t length, std::uint64_t flags);
     ssize_t read_error(fi_eq_err_entry& entry, std::uint64_t flags);
@@ -40,17 +50,10 @@ class Eq : public fid_eq {
     std::atomic<int> users = 0;
 
   private:
-    struct Event {
-        std::uint32_t number;
-        std::vector<std::byte> data;
-        bool is_error;
-    };
-
-    void push(Event event);
     void pop();
 
     std::mutex lock_;
-    std::deque<Event> events_;
+    Events events_;
     int event_fd_ = -1;  ///< Readable while there are events.
 };
 

@@ -35,10 +35,12 @@ int try_wait_for(fid* handle) {
 }
 
 int try_wait(fid_fabric*, fid** fids, int count) {
-    for (int i = 0; i < count; ++i)
-        if (const int status = try_wait_for(fids[i]); status != 0)
-            return status;
-    return 0;
+    return without_exceptions([&] {
+        for (int i = 0; i < count; ++i)
+            if (const int status = try_wait_for(fids[i]); status != 0)
+                return status;
+        return 0;
+    });
 }
 
 fi_ops fabric_fid_ops = {sizeof(fi_ops), close_fabric, kAbsent, kAbsent, kAbsent, kAbsent, kAbsent};

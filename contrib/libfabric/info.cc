@@ -29,6 +29,7 @@ struct FreeInfo {
 };
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
 
+/// Throws for want of memory, which may not last.
 std::optional<std::size_t> ask_worker() {
     const tw_context_params_t params = {
         .transports = settings().transports.empty() ? nullptr : settings().transports.c_str(),
@@ -45,6 +46,8 @@ std::optional<std::size_t> ask_worker() {
     tw_context_destroy(context);
     if (status == TW_OK)
         return attr.inject_bytes_max;
+    if (status == TW_ERR_NO_MEMORY)
+        throw std::bad_alloc();
     FI_WARN(&provider, FI_LOG_CORE, "cannot create a worker: %s\n", tw_status_string(status));
     return std::nullopt;
 }

@@ -50,7 +50,8 @@ inline constexpr std::size_t kQueueDefault = 1024;
 inline constexpr std::size_t kQueueMax = std::size_t{1} << 20;
 inline constexpr std::size_t kObjectsMax = 65536;  ///< Endpoints, queues, counters of a domain.
 
-/// The limit of a worker with the present settings; nothing: none can be made. It is tried once.
+/// The limit of a worker with the present settings; nothing: none can be made. It is tried once,
+/// and again where there was no memory for it, which throws.
 std::optional<std::size_t> inject_bytes_max();
 void forget_limits();
 

@@ -70,10 +70,8 @@ void KeyService::answer(std::uint64_t worker_id, std::uint64_t key) {
         told.flags |= flag_if(owner_.counters.remote_reads != nullptr, kEndpointCountsReads) |
                       flag_if(owner_.counters.remote_writes != nullptr, kEndpointCountsWrites);
         error = -without_exceptions([&] {
-            auto& knowing = told_[key];
-            if (std::ranges::find(knowing, worker_id) == knowing.end())
-                knowing.push_back(worker_id);
             informed_.insert(worker_id);
+            add(told_, key, worker_id);
             return 0;
         });
     }
@@ -90,19 +88,36 @@ void KeyService::on_tell(void* arg, tw_am_t* am) {
         ep.refusals.add(am->source, "nobody has asked for this key");
 }
 
+/// No list stays empty, which would be waited for in vain.
+void KeyService::add(Peers& peers, std::uint64_t key, std::uint64_t worker_id) {
+    const auto [found, is_new] = peers.try_emplace(key);
+    auto& list = found->second;
+    if (std::ranges::find(list, worker_id) != list.end())
+        return;
+    try {
+        list.push_back(worker_id);
+    } catch (const std::bad_alloc&) {
+        if (is_new)
+            peers.erase(found);
+        throw;
+    }
+}
+
 void KeyService::revoke(std::uint64_t key) {
     const auto found = told_.find(key);
     if (found == told_.end())
         return;
     const auto knowing = std::move(found->second);
     told_.erase(found);
-    without_exceptions([&] {
-        auto& revoked = revoked_[key];
-        revoked.insert(revoked.end(), knowing.begin(), knowing.end());
-        return 0;
-    });
-    for (const std::uint64_t worker_id : knowing)
+    for (const std::uint64_t worker_id : knowing) {
+        // Without memory nobody waits for the peer before the key is used again: its operations by
+        // the old one reach nothing until it has this letter.
+        without_exceptions([&] {
+            add(revoked_, key, worker_id);
+            return 0;
+        });
         owner_.outbox.send(worker_id, kRevokeKey, KeyLetter{key});
+    }
 }
 
 void KeyService::revoke_all() {
@@ -151,31 +166,16 @@ bool KeyService::is_counted(const RemoteKey& remote, Access access) {
                                                     : kCountsWrites | kEndpointCountsWrites)) != 0;
 }
 
-void KeyService::notify(const Peer& peer, std::span<const std::uint64_t> keys,
-                        NoticeLetter notice) {
-    for (const std::uint64_t key : keys) {
-        if (peer.is_closing)
-            return;
-        notice.key = key;
-        owner_.outbox.send(peer.worker_id, kNotice, notice);
-        notice.has_data = 0;
-        notice.is_further = 1;
-    }
-}
-
-void KeyService::tell(const Peer& peer, std::span<const std::uint64_t> keys, Access access) {
-    NoticeLetter notice{};
-    notice.is_read = access == Access::kRead ? 1 : 0;
-    notify(peer, keys, notice);
-}
-
-void KeyService::tell_data(const Peer& peer, std::span<const std::uint64_t> keys,
-                           const Data& data) {
-    NoticeLetter notice{};
-    notice.imm = data.imm;
-    notice.length = data.length;
-    notice.has_data = 1;
-    notify(peer, keys, notice);
+bool KeyService::tell(const Peer& peer, std::uint64_t key, const Notice& what) {
+    if (peer.is_closing)
+        return true;
+    const NoticeLetter letter = {.key = key,
+                                 .imm = what.imm,
+                                 .length = what.length,
+                                 .is_read = what.is_read ? 1U : 0U,
+                                 .has_data = static_cast<std::uint16_t>(what.has_data),
+                                 .is_further = static_cast<std::uint16_t>(what.is_further)};
+    return owner_.outbox.try_send(peer.worker_id, kNotice, letter) != TW_ERR_NO_MEMORY;
 }
 
 void KeyService::on_notice(void* arg, tw_am_t* am) {

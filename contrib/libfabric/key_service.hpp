@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -23,7 +22,6 @@
 namespace tagwire::fi {
 
 class Ep;
-struct NoticeLetter;
 struct Peer;
 struct RemoteKey;
 
@@ -34,9 +32,13 @@ enum class Access : std::uint32_t { kRead, kWrite };
 
 class KeyService {
   public:
-    struct Data {
-        std::uint64_t imm;
-        std::uint64_t length;  ///< Bytes of the operation.
+    /// Facts about an operation of this side that the owner of the memory cannot see.
+    struct Notice {
+        bool is_read = false;
+        bool is_further = false;  ///< Its operation has a notice already.
+        bool has_data = false;    ///< FI_REMOTE_CQ_DATA, for the owner's queue.
+        std::uint64_t imm = 0;
+        std::uint64_t length = 0;  ///< Bytes of the operation.
     };
 
     explicit KeyService(Ep& owner) : owner_(owner) {}
@@ -61,27 +63,27 @@ class KeyService {
 
     /// Somebody at the peer counts operations of this kind on the region.
     static bool is_counted(const RemoteKey& remote, Access access);
-    /// Tells the peer that an operation of this side on its regions of these keys, each once, has
-    /// ended; to be called for operations that is_counted() of, once their data is there.
-    void tell(const Peer& peer, std::span<const std::uint64_t> keys, Access access);
-    /// The same of a write, with data for the peer's queue (FI_REMOTE_CQ_DATA).
-    void tell_data(const Peer& peer, std::span<const std::uint64_t> keys, const Data& data);
+    /// Tells the peer that an operation of this side on its region of that key has ended, once its
+    /// data is there. An operation on several regions tells of each, once. False: there is no
+    /// memory for that now, and the caller repeats it.
+    bool tell(const Peer& peer, std::uint64_t key, const Notice& what);
     /// Counts an operation of a peer at this endpoint.
     void count(Access access) const;
 
   private:
+    using Peers = std::unordered_map<std::uint64_t, std::vector<std::uint64_t>>;
+
     static void on_ask(void* arg, tw_am_t* am);
     static void on_tell(void* arg, tw_am_t* am);
     static void on_revoke(void* arg, tw_am_t* am);
     static void on_forgot(void* arg, tw_am_t* am);
     static void on_notice(void* arg, tw_am_t* am);
-    void notify(const Peer& peer, std::span<const std::uint64_t> keys, NoticeLetter notice);
+    static void add(Peers& peers, std::uint64_t key, std::uint64_t worker_id);
     void answer(std::uint64_t worker_id, std::uint64_t key);
     void forgotten(std::uint64_t worker_id, std::uint64_t key);
 
     Ep& owner_;
     /// Peers by key, each once: those who know it, and those who have been told to forget it.
-    using Peers = std::unordered_map<std::uint64_t, std::vector<std::uint64_t>>;
     Peers told_;
     Peers revoked_;
     /// Connected peers that have ever been given a key: only they may send notices.

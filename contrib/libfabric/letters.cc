@@ -66,7 +66,7 @@ void Outbox::drop_waiting(std::uint64_t worker_id) {
 
 // ---- Sending
 
-tw_status_t Outbox::try_send(Post& post, Letter id, LetterBytes header, LetterBytes data) {
+tw_status_t Outbox::post_now(Post& post, Letter id, LetterBytes header, LetterBytes data) {
     if (post.under_way >= kUnderWayMax)
         return TW_ERR_NO_RESOURCE;
     tw_status_t status = TW_OK;
@@ -132,7 +132,7 @@ tw_status_t Outbox::post_or_wait(Post& post, Letter id, LetterBytes header, Lett
         return TW_ERR_EXCEEDS_LIMIT;
     tw_status_t status = TW_ERR_NO_RESOURCE;
     if (post.waiting.empty())
-        status = try_send(post, id, header, data);
+        status = post_now(post, id, header, data);
     if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY) {
         Waiting waiting{id, header.size(), {}};
         waiting.bytes.reserve(header.size() + data.size());
@@ -140,6 +140,7 @@ tw_status_t Outbox::post_or_wait(Post& post, Letter id, LetterBytes header, Lett
         waiting.bytes.insert(waiting.bytes.end(), data.begin(), data.end());
         post.waiting.push_back(std::move(waiting));
         ++waiting_;
+        lacks_memory_ |= status == TW_ERR_NO_MEMORY;
         status = TW_INPROGRESS;
     }
     if (status == TW_INPROGRESS && id == kAtomicTell)
@@ -147,7 +148,8 @@ tw_status_t Outbox::post_or_wait(Post& post, Letter id, LetterBytes header, Lett
     return status;
 }
 
-void Outbox::send(std::uint64_t worker_id, Letter id, LetterBytes header, LetterBytes data) {
+tw_status_t Outbox::try_send(std::uint64_t worker_id, Letter id, LetterBytes header,
+                             LetterBytes data) {
     tw_status_t status = TW_ERR_NO_MEMORY;
     without_exceptions([&] {
         Post& post = post_to(worker_id);
@@ -158,30 +160,37 @@ void Outbox::send(std::uint64_t worker_id, Letter id, LetterBytes header, Letter
         settle(post);
         return error;
     });
-    if (status == TW_ERR_NO_MEMORY) {
-        drop_waiting(worker_id);
-        owner_.lose(worker_id);
-    }
     owner_.backlog_changed();
-    if (status < TW_OK)
+    if (status < TW_OK && status != TW_ERR_NO_MEMORY)
         FI_INFO(&provider, FI_LOG_EP_DATA, "a letter to a peer was lost: %s\n",
                 tw_status_string(status));
+    return status == TW_INPROGRESS ? TW_OK : status;
+}
+
+void Outbox::end_connection(std::uint64_t worker_id) {
+    FI_WARN(&provider, FI_LOG_EP_DATA,
+            "no memory for a reply to worker %016llx: the connection to it ends\n",
+            static_cast<unsigned long long>(worker_id));
+    drop_waiting(worker_id);
+    owner_.lose(worker_id);
 }
 
 void Outbox::flush() {
     if (waiting_ == 0)
         return;
     is_flushing_ = true;  // no post goes
+    lacks_memory_ = false;
     for (auto& [worker_id, post] : posts_) {
         while (!post.waiting.empty()) {
             const Waiting& first = post.waiting.front();
             const LetterBytes bytes = first.bytes;
-            tw_status_t status = TW_ERR_NO_RESOURCE;  // and without memory for now
+            tw_status_t status = TW_ERR_NO_MEMORY;
             without_exceptions([&] {
-                status = try_send(post, first.id, bytes.first(first.header_bytes),
+                status = post_now(post, first.id, bytes.first(first.header_bytes),
                                   bytes.subspan(first.header_bytes));
                 return 0;
             });
+            lacks_memory_ |= status == TW_ERR_NO_MEMORY;
             if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY)
                 break;
             if (status != TW_INPROGRESS && first.id == kAtomicTell)

@@ -69,17 +69,26 @@ class Outbox {
 
     explicit Outbox(Ep& owner) : owner_(owner) {}
 
-    /// Sends to a worker that is connected, or that the endpoint has a Peer of. A letter is lost if
-    /// its receiver has gone, or if it is a reply above its limit; the log says so. Where there is
-    /// no memory for a letter the connection to its receiver ends, which may wait for it.
-    void send(std::uint64_t worker_id, Letter id, LetterBytes header, LetterBytes data = {});
+    /// Sends to a worker that is connected, or that the endpoint has a Peer of, now or in a later
+    /// progress. Another status than TW_OK, and nothing has happened: TW_ERR_NO_MEMORY,
+    /// TW_ERR_EXCEEDS_LIMIT of a reply above its limit, or why the receiver is not reached.
+    tw_status_t try_send(std::uint64_t worker_id, Letter id, LetterBytes header,
+                         LetterBytes data = {});
+    template <class Header>
+    tw_status_t try_send(std::uint64_t worker_id, Letter id, const Header& header) {
+        return try_send(worker_id, id, bytes_of(header));
+    }
+    /// The same of a letter that its receiver may wait for and that nobody can repeat: without
+    /// memory for it the connection to its receiver ends.
     template <class Header>
     void send(std::uint64_t worker_id, Letter id, const Header& header, LetterBytes data = {}) {
-        static_assert(sizeof header <= TW_AM_HEADER_MAX);
-        send(worker_id, id, LetterBytes(std::as_bytes(std::span(&header, 1))), data);
+        if (try_send(worker_id, id, bytes_of(header), data) == TW_ERR_NO_MEMORY)
+            end_connection(worker_id);
     }
     /// Nothing waits for a later progress.
     bool is_empty() const { return waiting_ == 0; }
+    /// Something waits for memory alone, which no event tells of.
+    bool lacks_memory() const { return lacks_memory_; }
     /// So many replies with data are on their way to that worker that it takes none.
     bool has_too_many(std::uint64_t worker_id) const;
     /// Sends what waits, as far as possible.
@@ -107,20 +116,27 @@ class Outbox {
     /// Data of a letter that is under way and longer than what the messaging layer copies.
     struct Copy;
 
+    template <class Header>
+    static LetterBytes bytes_of(const Header& header) {
+        static_assert(sizeof header <= TW_AM_HEADER_MAX);
+        return std::as_bytes(std::span(&header, 1));
+    }
     static void on_sent(const tw_completion_t* done);
     static void on_copy_sent(const tw_completion_t* done);
     Post& post_to(std::uint64_t worker_id);
     bool is_above_limit(const Post& post, Letter id) const;
-    tw_status_t try_send(Post& post, Letter id, LetterBytes header, LetterBytes data);
+    tw_status_t post_now(Post& post, Letter id, LetterBytes header, LetterBytes data);
     tw_status_t post_or_wait(Post& post, Letter id, LetterBytes header, LetterBytes data);
     void sent(Post& post, const tw_completion_t& done);
     void settle(Post& post);
     void drop_waiting(std::uint64_t worker_id);
+    void end_connection(std::uint64_t worker_id);
 
     Ep& owner_;
     Posts posts_;
     Posts::node_type spare_;  // for a worker that has none: most letters leave at once
     bool is_flushing_ = false;
+    bool lacks_memory_ = false;
     std::size_t waiting_ = 0;
 };
 

@@ -54,8 +54,9 @@ int close_mr(fid* handle) {
     {
         const Guard guard(domain);
         revoke(mr);
-        if (mr.mem != nullptr && tw_mem_unmap(domain.context, mr.mem) != TW_OK)
-            return -FI_EBUSY;
+        const tw_status_t status = mr.mem == nullptr ? TW_OK : tw_mem_unmap(domain.context, mr.mem);
+        if (status != TW_OK)
+            return status == TW_ERR_NO_MEMORY ? -FI_ENOMEM : -FI_EBUSY;
         domain.regions.remove(mr.key);
         mr.release_counters();
     }
@@ -230,14 +231,18 @@ int Mr::bind(Cntr& cntr, std::uint64_t flags) {
     const bool writes = (flags & FI_REMOTE_WRITE) != 0;
     if ((reads && remote_reads != nullptr) || (writes && remote_writes != nullptr))
         return -FI_EINVAL;
-    for (const auto& [binds, cntr_p] :
-         {std::pair{reads, &remote_reads}, std::pair{writes, &remote_writes}}) {
-        if (!binds)
+    for (int users = 0; users < (reads ? 1 : 0) + (writes ? 1 : 0); ++users) {
+        const int error = without_exceptions([&] { return cntr.add_region(); });
+        if (error == 0)
             continue;
-        if (const int error = without_exceptions([&] { return cntr.add_region(); }); error != 0)
-            return error;
-        *cntr_p = &cntr;
+        while (users-- > 0)
+            cntr.remove_region();
+        return error;
     }
+    if (reads)
+        remote_reads = &cntr;
+    if (writes)
+        remote_writes = &cntr;
     revoke(*this);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ep.hpp"
 #include "fabric.hpp"
 #include "thread.hpp"
 
@@ -43,9 +44,8 @@ int AutoProgress::start() {
     const std::lock_guard guard(all_lock);
     next_ = std::exchange(all, this);
     // The objects that the thread uses have been made by now: they are destroyed after stop_all().
-    if (!std::exchange(stops_at_exit, true))
-        std::atexit(stop_all);
-    return 0;
+    stops_at_exit = stops_at_exit || std::atexit(stop_all) == 0;
+    return stops_at_exit ? 0 : -FI_ENOMEM;
 }
 
 /// Programs may exit without closing anything, and the libraries under a running thread end then.
@@ -70,8 +70,8 @@ void AutoProgress::stop() {
     thread_.join();
 }
 
-int AutoProgress::add(tw_worker_h worker) {
-    const int status = sleeper_.add(worker);
+int AutoProgress::add(const Ep& ep) {
+    const int status = sleeper_.add(ep.worker, &ep.is_restless);
     // A thread that is asleep has not armed this worker.
     sleeper_.ring();
     return status;

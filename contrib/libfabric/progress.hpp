@@ -22,6 +22,7 @@
 namespace tagwire::fi {
 
 class Domain;
+class Ep;
 
 class AutoProgress {
   public:
@@ -36,7 +37,8 @@ class AutoProgress {
 
     // ---- With the domain's lock
 
-    int add(tw_worker_h worker);
+    /// 0, or a negative error of libfabric: nothing has changed.
+    int add(const Ep& ep);
     void remove(tw_worker_h worker) { sleeper_.remove(worker); }
 
   private:

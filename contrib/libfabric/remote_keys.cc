@@ -74,21 +74,27 @@ void RemoteKeys::forget(tw_ep_h ep, std::uint64_t key, std::uint32_t serial_max)
 
 // ---- Questions
 
-RemoteKeys::Asked& RemoteKeys::ask(Peer& peer, std::uint64_t key) {
-    Asked& asked = asked_[{peer.worker_id, key}];
-    if (!asked.is_pending) {
-        asked.is_pending = true;
-        owner_.outbox.send(peer.worker_id, kAskKey, KeyLetter{key});
-    }
-    return asked;
+int RemoteKeys::ask(Peer& peer, std::uint64_t key, Asked** asked_p) {
+    const auto [found, is_new] = asked_.try_emplace({peer.worker_id, key});
+    *asked_p = &found->second;
+    if (found->second.is_pending)
+        return 0;
+    const tw_status_t status = owner_.outbox.try_send(peer.worker_id, kAskKey, KeyLetter{key});
+    if (status == TW_OK)
+        found->second.is_pending = true;
+    else if (is_new)
+        asked_.erase(found);
+    return -error_of(status);
 }
 
 int RemoteKeys::wait_for(Peer& peer, std::uint64_t key, KeyWaiter& waiter) {
     return without_exceptions([&] {
-        Asked& asked = ask(peer, key);
+        Asked* asked = nullptr;
+        if (const int error = ask(peer, key, &asked); error != 0)
+            return error;
         waiter.next_waiter = nullptr;
-        (asked.last == nullptr ? asked.first : asked.last->next_waiter) = &waiter;
-        asked.last = &waiter;
+        (asked->last == nullptr ? asked->first : asked->last->next_waiter) = &waiter;
+        asked->last = &waiter;
         ++peer.waiting;
         owner_.hold_sends(peer);
         return 0;
@@ -110,7 +116,11 @@ int RemoteKeys::ask_for_fenced(Peer& peer, std::uint64_t key) {
     return without_exceptions([&] {
         const auto found = asked_.find({peer.worker_id, key});
         if (found == asked_.end() || found->second.refusal == 0) {
-            ask(peer, key).is_for_fenced = true;
+            Asked* asked = nullptr;
+            const int error = ask(peer, key, &asked);
+            if (error != 0)
+                return error;
+            asked->is_for_fenced = true;
             return -FI_EAGAIN;
         }
         const int refusal = found->second.refusal;

@@ -142,7 +142,9 @@ class RemoteKeys {
         return (at - reinterpret_cast<std::uintptr_t>(slots_.get())) / sizeof(Slot);
     }
     void grow();
-    Asked& ask(Peer& peer, std::uint64_t key);
+    /// Asks, unless that was done. 0, or a negative errno: nothing has changed. May throw for want
+    /// of memory.
+    int ask(Peer& peer, std::uint64_t key, Asked** asked_p);
     int learn(Peer& peer, const TellKeyLetter& told, RemoteKey* remote_p);
     static void end(Peer& peer, KeyWaiter* first, const RemoteKey* remote, int error);
 

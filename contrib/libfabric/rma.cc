@@ -113,6 +113,7 @@ void Rma::fill(RmaOperation& operation, const Transfer& what, bool is_read) {
     operation.error = 0;
     operation.pending = 0;
     operation.at = 0;
+    operation.told = 0;
     operation.count = what.count;
     operation.remote_count = what.remote_count;
     std::fill_n(operation.requests, what.remote_count, nullptr);
@@ -138,7 +139,9 @@ ssize_t Rma::transfer(const Transfer& what) {
     if (ep == nullptr)
         return error;
     RmaOperation* const operation = next();
-    if (operation == nullptr || (owner_.tx.cq != nullptr && owner_.tx.cq->is_full()))
+    if (operation == nullptr)
+        return -FI_ENOMEM;
+    if (owner_.tx.cq != nullptr && owner_.tx.cq->is_full())
         return owner_.try_again();
     fill(*operation, what, kIsRead);
     operation->peer = &Ep::peer_of(ep);
@@ -199,7 +202,7 @@ Rma::Outcome Rma::proceed(RmaOperation& operation) {
             operation.error = wait(operation, key);
             if (operation.error == 0)
                 return Outcome::kUnderWay;
-            operation.status = TW_ERR_NO_MEMORY;
+            operation.status = status_of(operation.error);
             break;
         }
         operation.serial_max = std::max(operation.serial_max, remote->serial);
@@ -353,7 +356,8 @@ RmaOperation& Rma::unhold(RmaOperation** link) {
 }
 
 void Rma::resume() {
-    while (has_held()) {
+    lacks_memory_ = false;
+    while (has_held() && !lacks_memory_) {
         RmaOperation& operation = unhold(&held_first_);
         const Outcome outcome = proceed(operation);
         if (outcome == Outcome::kNoResource)
@@ -384,6 +388,8 @@ int Rma::cancel(const void* context) {
     if (found == operations_.end())
         return -FI_ENOENT;
     RmaOperation& operation = *found;
+    if (operation.is_parked && operation.at == operation.remote_count)
+        return 0;  // it is done, and the target is still to be told
     if (operation.is_parked)
         leave_waiting(operation);
     if (operation.pending == 0) {
@@ -439,19 +445,23 @@ void Rma::finish(RmaOperation& operation) {
         put(operation);
         return;
     }
+    if ((operation.sends_data || operation.tells) && !tell(operation)) {
+        lacks_memory_ = true;
+        hold_at(held_last_, operation);
+        return owner_.backlog_changed();
+    }
     const bool is_read = operation.is_read;
     if (Cntr* cntr = is_read ? owner_.counters.reads : owner_.counters.writes; cntr != nullptr)
         cntr->count_success();
     if (operation.is_reported)
         owner_.tx.cq->push(
             {operation.context, FI_RMA | (is_read ? FI_READ : FI_WRITE), 0, nullptr, 0, 0});
-    if (operation.sends_data || operation.tells)
-        tell(operation);
     put(operation);
 }
 
-/// Each region counts for itself, once however many elements are in it.
-void Rma::tell(const RmaOperation& operation) {
+/// Each region counts for itself, once however many elements are in it. False: there is no memory
+/// to tell of the next one.
+bool Rma::tell(RmaOperation& operation) {
     std::uint64_t keys[kRmaIovMax];
     std::uint64_t* keys_end = keys;
     for (std::size_t i = 0; i < operation.remote_count; ++i) {
@@ -461,13 +471,18 @@ void Rma::tell(const RmaOperation& operation) {
     }
     if (!operation.tells)
         keys_end = keys + 1;  // the data only
-    if (operation.sends_data)
-        owner_.key_service.tell_data(
-            *operation.peer, {keys, keys_end},
-            {operation.imm, sum_of(operation.remote, operation.remote_count, &fi_rma_iov::len)});
-    else
-        owner_.key_service.tell(*operation.peer, {keys, keys_end},
-                                operation.is_read ? Access::kRead : Access::kWrite);
+    for (; keys + operation.told != keys_end; ++operation.told) {
+        const bool is_further = operation.told > 0;
+        const KeyService::Notice notice = {
+            .is_read = operation.is_read,
+            .is_further = is_further,
+            .has_data = operation.sends_data && !is_further,
+            .imm = operation.imm,
+            .length = sum_of(operation.remote, operation.remote_count, &fi_rma_iov::len)};
+        if (!owner_.key_service.tell(*operation.peer, keys[operation.told], notice))
+            return false;
+    }
+    return true;
 }
 
 void Rma::fail(bool is_read, void* context, int error, tw_status_t status) {

@@ -6,7 +6,8 @@
 //        '--- anything else --> RmaOperation --> proceed(): a piece for each remote element
 //                                  |   '-- key not known: waits for it, then proceed()
 //                                  |   '-- no resource: held, until a later progress
-//                                  '-- all pieces have ended --> finish(): entry, counter, notice
+//                                  '-- all pieces have ended --> finish(): notice, entry, counter
+//                                      '-- no memory for a notice: held likewise
 //
 // 1. An operation that ends within its call has no RmaOperation.
 // 2. An operation that is refused for its address, by a key that was known before, is repeated once
@@ -81,6 +82,7 @@ struct RmaOperation : KeyWaiter {
     bool is_parked = false;  ///< It waits for a key, or is held.
     unsigned pending = 0;    ///< Pieces on their way.
     std::size_t at = 0;      ///< The next piece, an index of `remote`.
+    std::size_t told = 0;    ///< Regions that have been told of.
     std::size_t count = 0;   ///< Elements of `iov`.
     std::size_t remote_count = 0;
     std::unique_ptr<std::byte[]> copy;  ///< The data, if it is injected.
@@ -103,6 +105,8 @@ class Rma {
     /// Nothing waits, is held, or has a notice to send.
     bool is_idle() const { return unfinished_ == 0; }
     bool has_held() const { return held_first_ != nullptr; }
+    /// Something is held for want of memory alone, which no event tells of.
+    bool lacks_memory() const { return lacks_memory_; }
     /// Goes on with what is held.
     void resume();
     /// Asks one operation of that context to end early; its pieces on their way end as the
@@ -150,7 +154,7 @@ class Rma {
     RmaOperation& unhold(RmaOperation** link);
     bool repeat(RmaOperation& operation);
     void finish(RmaOperation& operation);
-    void tell(const RmaOperation& operation);
+    bool tell(RmaOperation& operation);
     void fail(bool is_read, void* context, int error, tw_status_t status);
 
     static void on_key(KeyWaiter& waiter, const RemoteKey* remote, int error);
@@ -172,6 +176,7 @@ class Rma {
     std::deque<RmaOperation> operations_;
     RmaOperation* held_first_ = nullptr;
     RmaOperation** held_last_ = &held_first_;
+    bool lacks_memory_ = false;
     std::size_t unfinished_ = 0;
 };
 

@@ -77,6 +77,8 @@ std::optional<Place> Place::resolve(const char* node, const char* service, std::
     for (const int family : {is_anywhere ? AF_INET6 : AF_INET, is_anywhere ? AF_INET : AF_INET6}) {
         wanted.ai_family = family;
         status = ::getaddrinfo(node, service, &wanted, &found);
+        if (status == EAI_MEMORY)
+            throw std::bad_alloc();
         if (status != 0)
             continue;
         Place place;
@@ -211,20 +213,16 @@ std::optional<Name> name_at(const Name& name) {
     return place ? place->ask(settings().lookup_ms) : name;
 }
 
-Door::Door(int socket, int stop, const Name& name) : socket_(socket), stop_(stop), name_(name) {}
-
 int Door::open(const Place& place, const Name& name, std::unique_ptr<Door>* door_p) {
-    const int socket = place.bound_socket(true);
-    const int stop = socket < 0 ? -1 : ::eventfd(0, EFD_CLOEXEC);
-    if (stop < 0) {
+    std::unique_ptr<Door> door(new Door(name));
+    door->socket_ = place.bound_socket(true);
+    door->stop_ = door->socket_ < 0 ? -1 : ::eventfd(0, EFD_CLOEXEC);
+    if (door->stop_ < 0) {
         const int error = errno;
         FI_WARN(&provider, FI_LOG_EP_CTRL, "cannot open an endpoint at %s: %s\n",
                 place.str().c_str(), std::strerror(error));
-        if (socket >= 0)
-            ::close(socket);
         return -error;
     }
-    std::unique_ptr<Door> door(new Door(socket, stop, name));
     const int status = start_thread(&door->thread_, [own = door.get()] { own->serve(); });
     if (status == 0)
         *door_p = std::move(door);
@@ -238,8 +236,9 @@ Door::~Door() {
         }
         thread_.join();
     }
-    ::close(socket_);
-    ::close(stop_);
+    for (const int fd : {socket_, stop_})
+        if (fd >= 0)
+            ::close(fd);
 }
 
 void Door::serve() const {

@@ -25,7 +25,8 @@ namespace tagwire::fi {
 class Place {
   public:
     /// As getaddrinfo(3) finds it; `flags` are FI_SOURCE and FI_NUMERICHOST. Nothing: there is no
-    /// such place, or with FI_SOURCE it is not on this machine; the log says so.
+    /// such place, or with FI_SOURCE it is not on this machine; the log says so. May throw for want
+    /// of memory.
     static std::optional<Place> resolve(const char* node, const char* service, std::uint64_t flags);
     /// The place that name() encoded; nothing: `name` is something else.
     static std::optional<Place> of(const Name& name);
@@ -63,19 +64,20 @@ std::optional<Name> name_at(const Name& name);
 /// Answers at a place with an endpoint's name, in a thread of its own, until it is destroyed.
 class Door {
   public:
-    /// 0, or a negative error of libfabric: -FI_EADDRINUSE when the port is in use.
+    /// 0, or a negative error of libfabric: -FI_EADDRINUSE when the port is in use. May throw for
+    /// want of memory.
     static int open(const Place& place, const Name& name, std::unique_ptr<Door>* door_p);
     Door(const Door&) = delete;
     Door& operator=(const Door&) = delete;
     ~Door();
 
   private:
-    Door(int socket, int stop, const Name& name);
+    explicit Door(const Name& name) : name_(name) {}
     void serve() const;
 
-    const int socket_;
-    const int stop_;  // eventfd: readable when the thread is to end
     const Name name_;
+    int socket_ = -1;
+    int stop_ = -1;  // eventfd: readable when the thread is to end
     std::thread thread_;
 };
 

@@ -47,30 +47,46 @@ int Sleeper::open() {
         !is_made(&inner_, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) ||
         !is_made(&fd_, epoll_create1(EPOLL_CLOEXEC)))
         return -errno;
-    const int status = watch(fd_, workers_fd_);
-    return status != 0 ? status : watch(fd_, outer_);
+    int status = watch(fd_, workers_fd_);
+    if (status == 0)
+        status = watch(fd_, outer_);
+    if (status != 0)
+        return status;
+    return without_exceptions([this] {
+        pollers_.reserve(kPollersMax);
+        return 0;
+    });
 }
 
-int Sleeper::add(tw_worker_h worker) {
+int Sleeper::add(tw_worker_h worker, const bool* is_restless) {
     if (!is_open())
         return 0;
     int fd = -1;
     const tw_status_t status = tw_worker_fd(worker, &fd);
     if (status != TW_OK)
         return -error_of(status);
-    workers_.push_back(worker);
-    return watch(workers_fd_, fd);
+    return without_exceptions([&] {
+        workers_.push_back({worker, is_restless});
+        const int error = watch(workers_fd_, fd);
+        if (error != 0)
+            workers_.pop_back();
+        return error;
+    });
 }
 
 void Sleeper::remove(tw_worker_h worker) {
     int fd = -1;
-    if (std::erase(workers_, worker) > 0 && tw_worker_fd(worker, &fd) == TW_OK)
+    const auto count =
+        std::erase_if(workers_, [worker](const Watched& one) { return one.worker == worker; });
+    if (count > 0 && tw_worker_fd(worker, &fd) == TW_OK)
         epoll_ctl(workers_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
 bool Sleeper::arm_workers() {
-    const bool is_idle = std::ranges::all_of(
-        workers_, [](tw_worker_h worker) { return tw_worker_arm(worker) == TW_OK; });
+    const bool is_idle = std::ranges::all_of(workers_, [](const Watched& one) {
+        return (one.is_restless == nullptr || !*one.is_restless) &&
+               tw_worker_arm(one.worker) == TW_OK;
+    });
     // Where it is not, others who have armed before may sleep still.
     is_armed_ = is_armed_ || is_idle;
     return is_idle;

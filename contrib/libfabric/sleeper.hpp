@@ -38,9 +38,11 @@ class Sleeper {
     bool is_open() const { return fd_ >= 0; }
     int fd() const { return fd_; }
     bool has(tw_worker_h worker) const {
-        return std::ranges::find(workers_, worker) != workers_.end();
+        return std::ranges::find(workers_, worker, &Watched::worker) != workers_.end();
     }
-    int add(tw_worker_h worker);
+    /// 0, or a negative error of libfabric: nothing has changed. While *is_restless, nobody falls
+    /// asleep: what waits to be done there comes from no worker.
+    int add(tw_worker_h worker, const bool* is_restless = nullptr);
     void remove(tw_worker_h worker);
     /// For a thread that polls fd() next; it is asleep until it calls this again, or waits here.
     /// False: there is something to do.
@@ -59,6 +61,10 @@ class Sleeper {
     static constexpr std::uint64_t kAwayNs = 1'000'000'000;
     static constexpr std::size_t kPollersMax = 256;  ///< Remembered; the oldest is forgotten.
 
+    struct Watched {
+        tw_worker_h worker;
+        const bool* is_restless;
+    };
     struct Poller {
         std::thread::id thread;
         std::uint64_t rung_ns;  ///< Since when it is to wake up; 0: it is not.
@@ -76,7 +82,7 @@ class Sleeper {
     bool is_rung_ = false;    ///< All who sleep within a call are to wake up; only with asleep_.
     std::size_t asleep_ = 0;  ///< Threads within a call.
     std::vector<Poller> pollers_;
-    std::vector<tw_worker_h> workers_;
+    std::vector<Watched> workers_;
 };
 
 /// One thread that sleeps, again and again, until it has found what it waits for.

@@ -49,6 +49,24 @@ TEST_F(FiRmaKeys, keys_and_addresses_may_be_the_providers) {
     expect_held("again", 9);
 }
 
+TEST_F(FiRmaShared, an_unknown_key_of_a_peer_that_has_failed_is_an_error) {
+    open_rma();
+    write("known", 9, &context);
+    EXPECT_EQ(next(a.tx).op_context, &context);
+    b.ep.reset();
+    // The connection is of no more use once this side has seen it go.
+    ssize_t status = 0;
+    run_until([&] {
+        fi_cq_read(a.rx.get(), nullptr, 0);
+        status = fi_inject(a.ep.get(), nullptr, 0, to_b);
+        return status != 0 && status != -FI_EAGAIN;
+    });
+    const Text text = "nobody";
+    const ssize_t refusal =
+        fi_write(a.ep.get(), text.data(), text.size(), nullptr, to_b, 0, 99, &context);
+    EXPECT_EQ(refusal, status);
+}
+
 TEST_F(FiRmaKeys, programs_of_early_versions_name_one_of_two_modes) {
     for (const int mode : {1, 2}) {  // FI_MR_BASIC, FI_MR_SCALABLE
         Wanted wanted;
