@@ -61,6 +61,7 @@ struct RmaOp : RmaWish {
     bool is_emulated = false;      // an atomic: `compare` is the guess
     bool is_there = false;         // it has taken effect at the target
     bool owes_notice = false;      // its notice is in the window of its endpoint, and has not gone
+    bool awaits_down = false;      // the target is to end its side of a lost rail first
     ucs_status_t status = UCS_OK;  // the first failure
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
 };

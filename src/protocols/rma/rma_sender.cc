@@ -3,7 +3,6 @@
 #include "protocols/rma/rma_sender.hpp"
 
 #include <algorithm>
-#include <memory>
 
 #include <uct/api/tagwire_uct.h>
 
@@ -12,7 +11,6 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/rma/atomics.hpp"
 #include "protocols/rma/remote_key.hpp"
-#include "protocols/transfer/stripe.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -163,14 +161,6 @@ bool RmaSender::has_begun(const Request& request) {
            !op.pieces.empty() || op.is_emulated;
 }
 
-void RmaSender::begun(Request& request) {
-    if (request.transfer == nullptr)
-        return;
-    KeyList keys;
-    request.rma->key->list(&keys);
-    begin_transfer(request, keys.all(), false);
-}
-
 // ---- Steps
 
 /// UCS_INPROGRESS: a transfer, a piece or a reply is to end first.
@@ -287,43 +277,6 @@ bool RmaSender::may_transfer(RmaKind kind, std::size_t length, bool is_mapped) c
         return false;
     return is_mapped || (rail.domain().attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 ||
            ep_.worker.context().cache() != nullptr;
-}
-
-/// UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the buffer cannot be registered.
-ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
-    const Domain& domain = ep_.rail().domain();
-    const std::size_t index = ep_.rail().domain_index();
-    const bool is_put = request.rma->kind == RmaKind::kPut;
-    auto transfer = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
-        RmaSender& own = done.ep->rma;
-        if (done.ep->state() == EpState::kFailed)
-            return;  // which ends what waits
-        end_transfer(done);
-        own.transfer_ended(done, status);
-    });
-    TransferPart& own = transfer->own;
-    own.key = key.bundle;  // which the operation holds
-    own.end = request.buffer.length;
-    transfer->is_put = is_put;
-    transfer->address = request.rma->address;
-    if (request.buffer.memory != nullptr) {
-        own.memh = request.buffer.memory->handle(index);
-    } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
-        own.cached =
-            ep_.worker.cache_region(request, index, is_put ? RegUse::kSource : RegUse::kTarget);
-        if (own.cached == nullptr)
-            return UCS_ERR_NO_MEMORY;
-        own.memh = own.cached->handle;
-    }
-    request.wanted = request.buffer.length;
-    request.transfer = transfer.release();
-    return UCS_INPROGRESS;
-}
-
-void RmaSender::transfer_ended(Request& request, ucs_status_t status) {
-    request.rma->phase = RmaPhase::kNotice;
-    request.rma->is_there = true;
-    settle(request, status);
 }
 
 ucs_status_t RmaSender::put(Request& request) {

@@ -78,6 +78,7 @@ class RmaSender {
 
     bool on_data(const GetMessage& message, Request* request);
     bool on_reply(RmaReply message, Request* request);
+    bool on_flushed(Request& request);
 
   private:
     ucs_status_t advance(Request& request);
@@ -89,6 +90,7 @@ class RmaSender {
     ucs_status_t get_pieces(Request& request, const LaneKey& key);
     ucs_status_t make_transfer(Request& request, const LaneKey& key);
     void transfer_ended(Request& request, ucs_status_t status);
+    void await_down(Request& request);
     ucs_status_t atomic(Request& request);
     ucs_status_t atomic_by_lane(Request& request, const LaneKey& key);
     ucs_status_t emulate(Request& request, const LaneKey& key);

@@ -10,7 +10,8 @@
 //
 // 1. A transfer has ended when each of its parts has; only then are its buffers given back.
 // 2. A rail that fails loses its parts to the endpoint's own lane, which moves them again; the peer
-//    is told, and ends its side of the rail before it hears of the end of any message.
+//    is told, and ends its side of the rail before it hears of the end of any message. A put, whose
+//    end the peer does not hear, waits for its reply (RmaSender::await_down()).
 // 3. Lanes go with the endpoint's own (Endpoint::disconnect()); objects stay until the endpoint
 //    goes or begins anew, because a callback may be the one that ends it.
 #pragma once

@@ -135,6 +135,7 @@ void Transfer::check() {
             if (status != UCS_OK)
                 continue;
             request->worker->count(WorkerCounter::kRndvRailLost);
+            has_lost_rail = true;
             own.begin = own.next = part->begin;
             own.end = part->end;
             own.has_ended = false;

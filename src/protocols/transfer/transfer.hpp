@@ -83,6 +83,7 @@ struct Transfer : ucs::FromReserve {
     Request* request;  // null: it has ended, and only the pieces are waited for
     const Ended ended;
     bool is_put = false;
+    bool has_lost_rail = false;     // the own lane has moved a lost part again
     std::uint64_t begun = 0;        // in ticks, of one that the receiver learns from; else 0
     std::uint64_t address = 0;      // of the peer's memory
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have

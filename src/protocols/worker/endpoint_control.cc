@@ -89,6 +89,8 @@ bool on_canceled(Endpoint& ep, Canceled message) {
 
 bool on_flushed(Endpoint& ep, Flushed message) {
     Request* request = own_request(ep, message.flush_id);
+    if (request != nullptr && request->kind == RequestKind::kRma)
+        return ep.rma.on_flushed(*request);
     if (request == nullptr || !awaits_flush(*request))
         return false;
     ep.flushes().on_flushed(*request);

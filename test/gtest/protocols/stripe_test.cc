@@ -2,7 +2,9 @@
 // Data of one rendezvous over several rails: where it is asked for, and when rails or endpoints go
 // away midway. TAGWIRE_TEST_TRANSPORTS must have two rails that can read and write.
 #include <algorithm>
+#include <array>
 #include <span>
+#include <thread>
 
 #include "protocols/fixture.hpp"
 #include "protocols/transfer/stripe.hpp"
@@ -311,6 +313,44 @@ TEST_F(MsgStripePut, what_a_lost_rail_had_is_written_over_the_lane) {
     EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
     EXPECT_EQ(from.bytes, to.bytes);
     pass(kBytes, 6);
+}
+
+TEST_F(MsgStripePut, a_put_that_lost_a_rail_ends_when_the_target_has_ended_its_side) {
+    if (!transports().ends_with("rc"))
+        GTEST_SKIP() << "a rail that leads to an interface stays when an endpoint of the peer goes";
+    connect();
+    Mapped from(context_.get(), pattern(16 * kBytes, 5)), to(context_.get(), Bytes(16 * kBytes));
+    Node& writer = node(0);
+    const tw_ep_h ep = writer.to(node(1));
+    std::array<char, TW_KEY_BYTES_MAX> packed{};
+    std::size_t packed_bytes = packed.size();
+    ASSERT_EQ(tw_mem_pack(to.mem, packed.data(), &packed_bytes), TW_OK);
+    tw_key_h key = nullptr;
+    ASSERT_EQ(tw_key_unpack(ep, packed.data(), packed_bytes, &key), TW_OK);
+    run_some();  // the owner may be asked for more keys
+    int mark = 0;
+    tw_op_t how = op(&mark);
+    how.mem = from.mem;
+    const std::uint64_t before = writer.counter("rndv_striped");
+    ASSERT_EQ(tw_put(ep, from.bytes.data(), from.bytes.size(),
+                     reinterpret_cast<std::uintptr_t>(to.bytes.data()), key, &how, nullptr),
+              TW_INPROGRESS);
+    ASSERT_GT(writer.counter("rndv_striped"), before);
+    endpoint(1).stripes().disconnect();
+    // The target, which does not progress, has all of the data.
+    for (int i = 0;
+         i < 100'000 && (writer.counter("rndv_rail_lost") == 0 || from.bytes != to.bytes); ++i) {
+        for (int j = 0; j < 100; ++j)
+            writer.progress();
+        std::this_thread::yield();
+    }
+    ASSERT_EQ(writer.counter("rndv_rail_lost"), 1U);
+    ASSERT_EQ(from.bytes, to.bytes);
+    for (int i = 0; i < 10'000; ++i)
+        writer.progress();
+    EXPECT_TRUE(writer.done.empty());
+    EXPECT_EQ(end_of(writer, &mark).status, TW_OK);
+    tw_key_free(key);
 }
 
 }  // namespace
