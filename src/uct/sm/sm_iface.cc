@@ -288,18 +288,29 @@ ucs_status_t SmIface::event_arm(unsigned) {
         return UCS_ERR_BUSY;
     if (connections.look() || ends.has_failed() || !rings.try_sleep())
         return UCS_ERR_BUSY;
-    // Somebody's sends carry no fence and we cannot run the barrier for them, a connection is being
-    // retried, or requests wait for room that a receiver frees without a word: then the sleep is
-    // short, and nothing is left to the bell.
-    constexpr std::uint64_t kShortSleepNs = 1'000'000;
-    if (rings.sleeps_by_timer() || connections.is_retrying() || !pending.empty())
-        connections.set_timer(kShortSleepNs);
+    // Requests wait for room; or somebody's sends carry no fence and we cannot run the barrier for
+    // them, or a connection is being retried: then the sleep is short, and nothing is left to the
+    // bell.
+    if (pending.empty())
+        room_wait_.end();
+    if (rings.sleeps_by_timer() || connections.is_retrying())
+        connections.set_timer(RoomWait::kShortestNs);
+    else if (!pending.empty())
+        connections.set_timer(room_wait_.next_sleep_ns(slots_used(), ucs::clock_now_ns()));
     if (rings.sleeps_by_timer()) {
         for (const auto& link : connections.links())
             if (link != nullptr)
                 rings.make_hot(*link);
     }
     return UCS_OK;
+}
+
+/// Another number when anything has gone to anybody.
+std::uint64_t SmIface::slots_used() const {
+    std::uint64_t sum = 0;
+    for (const auto& link : connections.links())
+        sum += link == nullptr ? 0 : link->tx.head();
+    return sum;
 }
 
 // ---- Descriptions

@@ -30,6 +30,7 @@
 #include "uct/sm/options.hpp"
 #include "uct/sm/remote_access.hpp"
 #include "uct/sm/rendezvous.hpp"
+#include "uct/sm/room_wait.hpp"
 #include "uct/sm/rx_descs.hpp"
 #include "uct/sm/sm_connections.hpp"
 #include "uct/sm/sm_md.hpp"
@@ -137,6 +138,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned idle();
     bool step_link(Link& link);
     unsigned work();
+    [[nodiscard]] std::uint64_t slots_used() const;
 
     SmMd& md_;
     SmOptions options_;
@@ -148,6 +150,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned idle_calls_ = 0;
     int busy_left_ = kBusyPerLook;  // busy calls until look_although_busy()
     int busy_seen_ = kBusyPerLook;  // busy_left_ at the last HotRings::look()
+    RoomWait room_wait_;
     RxDescs descs_;
     ucs::CounterArray<SmCounter> counters_;
     ucs::ReserveVector<Link*> working_;
