@@ -180,7 +180,8 @@ void Outbox::flush() {
         return;
     is_flushing_ = true;  // no post goes
     lacks_memory_ = false;
-    for (auto& [worker_id, post] : posts_) {
+    for (auto& each : posts_) {
+        Post& post = each.second;
         while (!post.waiting.empty()) {
             const Waiting& first = post.waiting.front();
             const LetterBytes bytes = first.bytes;
