@@ -14,8 +14,9 @@ ucs_status_t EpTable::add(MessageEp& ep) {
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    generation_ += 1U << kIndexBits;
-    ep.id = generation_ | index;
+    generation_ += std::uint64_t{1} << kIndexBits;
+    newest_ = generation_ | index;
+    ep.id = static_cast<std::uint32_t>(newest_);
     eps_[index] = &ep;
     ++count_;
     return UCS_OK;

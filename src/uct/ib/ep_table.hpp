@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The endpoints of an interface, by their ids. An id is an index, and above it a generation, so the
-// id of a destroyed endpoint finds nothing.
+// The endpoints of an interface, by their ids. An id is an index, and above it a generation of 12
+// bits, so the id of a destroyed endpoint finds nothing. After 4096 more endpoints it may be that
+// of one with the same index: it serves where nobody keeps it for long. A lasting id, whose
+// generation has 44 bits, does not come again.
 //
 // Threads: owner of the interface.
 #pragma once
@@ -26,6 +28,8 @@ class EpTable {
     void remove(MessageEp& ep);
     /// Null when it is gone.
     [[nodiscard]] MessageEp* find(std::uint32_t id) const;
+    /// Of the endpoint that was added last. Its low 32 bits are its id.
+    [[nodiscard]] std::uint64_t newest_lasting_id() const { return newest_; }
 
     [[nodiscard]] std::size_t count() const { return count_; }
     // ---- By index; null where free
@@ -37,7 +41,8 @@ class EpTable {
   private:
     ucs::ReserveVector<MessageEp*> eps_;
     ucs::ReserveVector<std::uint32_t> free_;  // indices
-    std::uint32_t generation_ = 0;
+    std::uint64_t generation_ = 0;
+    std::uint64_t newest_ = 0;
     std::size_t count_ = 0;
 };
 

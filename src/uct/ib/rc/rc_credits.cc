@@ -24,19 +24,19 @@ void RcCredits::tell_released(ib::MessageEp& any) {
 }
 
 void RcCredits::keep(ib::MessageEp* any, std::byte* message) {
-    owner_.receives.keep(message, any == nullptr ? ib::kUnknownOwner : any->id);
-    if (any != nullptr) {
-        ++static_cast<RcEp*>(any)->held;
-        tell_released(*any);
+    auto* const ep = static_cast<RcEp*>(any);
+    owner_.receives.keep(message, ep == nullptr ? ib::kUnknownOwner : ep->lasting_id);
+    if (ep != nullptr) {
+        ++ep->held;
+        tell_released(*ep);
     }
 }
 
-void RcCredits::released(std::uint64_t ep_id) {
-    ib::MessageEp* any =
-        ep_id > UINT32_MAX ? nullptr : owner_.eps.find(static_cast<std::uint32_t>(ep_id));
-    if (any != nullptr) {
-        --static_cast<RcEp*>(any)->held;
-        owner_.release_credit(*any);
+void RcCredits::released(std::uint64_t lasting_id) {
+    auto* const ep = static_cast<RcEp*>(owner_.eps.find(static_cast<std::uint32_t>(lasting_id)));
+    if (ep != nullptr && ep->lasting_id == lasting_id) {
+        --ep->held;
+        owner_.release_credit(*ep);
     }
     owner_.receives.refill();
 }

@@ -30,7 +30,7 @@ class RcCredits final : public ib::FlowControl {
     void forget(RcEp& ep);
 
     void keep(ib::MessageEp* ep, std::byte* message) override;
-    void released(std::uint64_t ep_id) override;
+    void released(std::uint64_t lasting_id) override;
     void tell_released(ib::MessageEp& ep) override;
     void send_owed() override;
     [[nodiscard]] bool owes() const override { return !owing_.empty(); }

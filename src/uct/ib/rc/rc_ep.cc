@@ -63,6 +63,7 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     if (status == UCS_OK)
         status = owner.eps.add(*ep);
     if (status == UCS_OK) {
+        ep->lasting_id = owner.eps.newest_lasting_id();
         ep->own_queue_.id = ep->id;
         owner.sends.add(ep->own_queue_);
     } else {

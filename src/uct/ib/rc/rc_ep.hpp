@@ -26,8 +26,9 @@ class RcEp : public ib::MessageOps {
     ucs_status_t connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep_addr_t* ep_addr);
 
     // ---- State of its credits (RcCredits)
-    std::uint32_t held = 0;    // messages of the peer that the user keeps
-    bool owes_credit = false;  // in the list of those that owe
+    std::uint64_t lasting_id = 0;  // messages are kept for as long as the user likes
+    std::uint32_t held = 0;        // messages of the peer that the user keeps
+    bool owes_credit = false;      // in the list of those that owe
 
   private:
     friend class RcIface;
