@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library for LD_PRELOAD by which allocations of the library under test fail: drawn by a seed, or
-// one that the program names by its number (common/nomem.hpp).
+// one that the program names by its number (tagwire_nomem_name()).
 //
 // An allocation is the library's when the innermost caller that is neither of the C library, of
 // the C++ library nor of this one lies in it. So neither GoogleTest, nor the tests' callbacks, nor

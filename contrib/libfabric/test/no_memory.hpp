@@ -3,7 +3,7 @@
 // TAGWIRE_TEST_NOMEM_LIBRARY names): those of the provider, or of the library below it.
 #pragma once
 
-#include "common/nomem.hpp"
+#include <dlfcn.h>
 
 #include <map>
 
@@ -11,10 +11,29 @@
 
 namespace tagwire::fi_test {
 
+/// libnomem.so, if it is preloaded.
+class NoMemory {
+  public:
+    static bool is_there() { return hook<void (*)(int)>("tagwire_nomem_arm") != nullptr; }
+    /// Allocations fail by the seed and the rate, or not.
+    static void arm(bool fails) { hook<void (*)(int)>("tagwire_nomem_arm")(fails ? 1 : 0); }
+    /// The allocation of that number fails, counted from 1 and from now; 0: none does. True: the
+    /// one that was named before has failed.
+    static bool name(unsigned long which) {
+        return hook<int (*)(unsigned long)>("tagwire_nomem_name")(which) != 0;
+    }
+
+  private:
+    template <class Function>
+    static Function hook(const char* symbol) {
+        return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, symbol));
+    }
+};
+
 class NoMemoryPair : public RmaPair {
   protected:
     void SetUp() override {
-        if (!test::nomem::is_there())
+        if (!NoMemory::is_there())
             GTEST_SKIP() << "libnomem.so is not preloaded";
     }
 
@@ -25,9 +44,9 @@ class NoMemoryPair : public RmaPair {
             SCOPED_TRACE("allocation " + std::to_string(which));
             ASSERT_LT(which, kRoundsMax);
             ASSERT_NO_FATAL_FAILURE(prepare());
-            test::nomem::name(which);
+            NoMemory::name(which);
             call();
-            const bool has_failed = test::nomem::name(0);
+            const bool has_failed = NoMemory::name(0);
             ASSERT_NO_FATAL_FAILURE(finish());
             if (HasFailure() || !has_failed)
                 return;

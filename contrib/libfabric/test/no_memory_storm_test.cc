@@ -89,17 +89,16 @@ TEST_F(FiNoMemoryStorm, each_operation_ends_once_and_later_ones_work) {
     open_rma(wanted);
     for (unsigned round = 0; round < 20 && !HasFatalFailure(); ++round) {
         SCOPED_TRACE("round " + std::to_string(round));
-        {
-            const test::NoMemory failing(test::nomem::Where::kAnywhere);
-            for (unsigned i = 0; i < 100; ++i) {
-                begun_ += call(round * 7 + i) == 0 ? 1 : 0;
-                if (i % 3 == 0)
-                    take();
-            }
-            // Peers forget a key, and learn it anew.
-            if (round % 4 == 3)
-                mr.reset();
+        NoMemory::arm(true);
+        for (unsigned i = 0; i < 100; ++i) {
+            begun_ += call(round * 7 + i) == 0 ? 1 : 0;
+            if (i % 3 == 0)
+                take();
         }
+        // Peers forget a key, and learn it anew.
+        if (round % 4 == 3)
+            mr.reset();
+        NoMemory::arm(false);
         if (mr == nullptr)
             enter(kRemote, kKey);
         run_to_the_end();

@@ -118,8 +118,8 @@ class FiNoMemory : public NoMemoryPair, public testing::WithParamInterface<Kind>
                 ++errors_[error.op_context];
         }
     }
-    /// What follows when all has memory again: an operation that has failed may be begun anew, on a
-    /// new connection.
+    /// When there is memory again an operation that has failed may be begun anew, on a new
+    /// connection.
     void finish() {
         if (errors_[&first_] > 0) {
             // Errors of this side's peers end its receives only if they name the peer.

@@ -23,14 +23,6 @@ inline bool is_there() {
 /// kOutside: not those of calls that a callback of the program makes.
 enum class Where { kNowhere, kAnywhere, kOutside };
 
-/// The allocation of that number fails, counted from 1 and from now; 0: none does. True: the one
-/// that was named before has failed.
-inline bool name(unsigned long which) {
-    static auto* const found =
-        reinterpret_cast<int (*)(unsigned long)>(dlsym(RTLD_DEFAULT, "tagwire_nomem_name"));
-    return found != nullptr && found(which) != 0;
-}
-
 /// Allocations fail by the seed and the rate.
 inline void arm(Where where) {
     if (is_there())
