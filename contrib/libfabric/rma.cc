@@ -239,6 +239,8 @@ tw_status_t Rma::call(RmaOperation& operation, const RemoteKey& remote) {
     fi::fill(op, operation.op_flags);
     if (operation.at > 0)
         op.flags &= ~std::uint32_t{TW_OP_FENCE};
+    if (operation.at + 1 < operation.remote_count)
+        op.flags |= TW_OP_MORE;
     if (!operation.is_read && (operation.tells || operation.sends_data))
         op.flags |= TW_OP_DELIVERY_COMPLETE;
     else if (has_data)
