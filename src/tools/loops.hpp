@@ -6,7 +6,8 @@
 //   ping-pong  driver    send(i), prepare_next(i), wait for arrived(i)
 //              peer      wait for arrived(i), send(i), prepare_next(i)
 //              fresh data: drain() and refresh(i) before the driver's send, behind the peer's
-//   stream     sender    try_send(i) ..., try_finish(), wait for acked()
+//   stream     sender    try_send(i) or try_send(i, whether another one follows at once) ...,
+//                        try_finish(), wait for acked()
 //              receiver  wait for received_all(), try_ack()
 //   fetch      driver    try_send(i), wait for its completion
 //              peer      progress only
@@ -173,9 +174,16 @@ class Stream final : public Test {
     std::uint64_t burst(std::uint64_t sequence, std::uint64_t end) {
         constexpr std::uint64_t kBidirBurst = 16;
         const std::uint64_t stop = receives_ ? std::min(end, sequence + kBidirBurst) : end;
-        while (sequence < stop && port_.try_send(sequence) == UCS_OK)
+        while (sequence < stop && try_send(sequence, sequence + 1 < stop) == UCS_OK)
             ++sequence;
         return sequence;
+    }
+
+    ucs_status_t try_send(std::uint64_t sequence, bool has_more) {
+        if constexpr (requires { port_.try_send(sequence, has_more); })
+            return port_.try_send(sequence, has_more);
+        else
+            return port_.try_send(sequence);
     }
 
     Connection<Port>& link_;

@@ -54,8 +54,8 @@ class MsgTagPort {
     MsgTagPort(const MsgTagPort&) = delete;
     MsgTagPort& operator=(const MsgTagPort&) = delete;
 
-    ucs_status_t try_send(std::uint64_t sequence) {
-        return sender_.try_send(sequence, tag_of(sequence));
+    ucs_status_t try_send(std::uint64_t sequence, bool has_more = false) {
+        return sender_.try_send(sequence, tag_of(sequence), has_more);
     }
 
     bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }

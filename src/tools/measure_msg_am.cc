@@ -41,13 +41,14 @@ class MsgAmPort {
     MsgAmPort(const MsgAmPort&) = delete;
     MsgAmPort& operator=(const MsgAmPort&) = delete;
 
-    ucs_status_t try_send(std::uint64_t sequence) {
+    ucs_status_t try_send(std::uint64_t sequence, bool has_more = false) {
         return sender_.try_post(
             sequence, "tw_am_send",
             [this](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
                 return tw_am_send(link_.endpoint(), kHandlesData, nullptr, 0, data, size_, op,
                                   request);
-            });
+            },
+            has_more);
     }
 
     bool arrived(std::uint64_t sequence) const { return messages_ > sequence; }

@@ -66,13 +66,14 @@ class MsgPutBwPort {
           sender_(link, job, stream_from(link.side(), job)),
           inbox_(link, job.memory, slots_.bytes()) {}
 
-    ucs_status_t try_send(std::uint64_t sequence) {
+    ucs_status_t try_send(std::uint64_t sequence, bool has_more = false) {
         const std::uint64_t address = inbox_.remote() + slots_.offset_of(sequence);
         return sender_.try_post(
             sequence, "tw_put",
             [this, address](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
                 return tw_put(link_.endpoint(), data, size_, address, inbox_.key(), op, request);
-            });
+            },
+            has_more);
     }
 
     ucs_status_t try_finish(std::uint64_t end) { return inbox_.try_put_control(end); }

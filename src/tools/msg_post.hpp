@@ -48,7 +48,8 @@ class MsgSender {
           slots_(slots_of(job)),
           buffer_(link.context(), job.memory, buffer_bytes(job, slots_.size())) {
         if (job.memory == MemoryKind::kMapped)
-            op_.mem = buffer_.handle();
+            op_.mem = more_.mem = buffer_.handle();
+        more_.flags = TW_OP_MORE;
         for (std::size_t i = 0; i < slots_.size(); ++i)
             slots_[i].data = buffer_.data() + i * stride_of(job);
     }
@@ -65,29 +66,34 @@ class MsgSender {
     MsgSender(const MsgSender&) = delete;
     MsgSender& operator=(const MsgSender&) = delete;
 
-    /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send().
-    ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag) {
-        return try_post(sequence, "tw_tag_send",
-                        [this, tag](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
-                            return memory_ == MemoryKind::kList
-                                       ? send_list(data, tag, request)
-                                       : tw_tag_send(link_.endpoint(), data, size_, tag, op,
-                                                     request);
-                        });
+    /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send(). `has_more`: another one follows at
+    /// once.
+    ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag, bool has_more = false) {
+        return try_post(
+            sequence, "tw_tag_send",
+            [this, tag](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
+                return memory_ == MemoryKind::kList
+                           ? send_list(data, tag, op, request)
+                           : tw_tag_send(link_.endpoint(), data, size_, tag, op, request);
+            },
+            has_more);
     }
 
     /// As try_send(), by post(data, op, request), which is the call named `call`. `op` has the
-    /// handle of kMapped data; else it is null, so that the call may take its fast path.
+    /// handle of kMapped data, and TW_OP_MORE if another one of the same window follows at once;
+    /// else it is null.
     template <class Post>
-    ucs_status_t try_post(std::uint64_t sequence, const char* call, Post post) {
+    ucs_status_t try_post(std::uint64_t sequence, const char* call, Post post,
+                          bool has_more = false) {
         Slot& slot = slots_[next_];
         if (slot.request != nullptr && !has_ended(slot))
             return UCS_ERR_NO_RESOURCE;
         if (validate_) [[unlikely]]
             Pattern(stream_, sequence).fill(slot.data, size_);
         fresh_.write(sequence, slot.data);
-        const tw_status_t status =
-            post(slot.data, op_.mem == nullptr ? nullptr : &op_, &slot.request);
+        const bool is_last = !has_more || next_ + 1 == slots_.size();
+        const tw_op_t* const plain = op_.mem == nullptr ? nullptr : &op_;
+        const tw_status_t status = post(slot.data, is_last ? plain : &more_, &slot.request);
         if (status >= 0) [[likely]] {
             if (++next_ == slots_.size())
                 next_ = 0;
@@ -120,10 +126,11 @@ class MsgSender {
         std::uint8_t* data = nullptr;
     };
 
-    tw_status_t send_list(std::uint8_t* data, std::uint64_t tag, tw_request_h* request) {
+    tw_status_t send_list(std::uint8_t* data, std::uint64_t tag, const tw_op_t* op,
+                          tw_request_h* request) {
         const std::size_t half = size_ / 2;
         const tw_iov_t pieces[] = {{data, half}, {data + half, size_ - half}};
-        return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, nullptr, request);
+        return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, op, request);
     }
 
     bool has_ended(Slot& slot) {
@@ -145,6 +152,7 @@ class MsgSender {
     std::vector<Slot> slots_;
     MsgMemory buffer_;
     tw_op_t op_{};
+    tw_op_t more_{};
     std::size_t next_ = 0;
     std::uint64_t errors_ = 0;
 };

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Short measurements through the messaging layer.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -24,6 +29,26 @@ json results_over_sm(std::vector<std::string> arguments) {
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
     return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
+}
+
+/// System calls by which one process of a run over tcp sent, the greater number of the two.
+unsigned long most_writes_over_tcp(const std::vector<std::string>& arguments) {
+    const char* const library = std::getenv("TAGWIRE_TEST_WRITES_LIBRARY");
+    const std::string path = testing::TempDir() + "writes_" + std::to_string(::getpid());
+    {
+        const Setting preloaded("LD_PRELOAD", library);
+        const Setting order("ASAN_OPTIONS", "verify_asan_link_order=0");
+        const Setting device("TAGWIRE_TCP_DEVICES", "lo");
+        const Setting file("TAGWIRE_TEST_WRITES", path.c_str());
+        const Finished finished = tagwire(arguments);
+        EXPECT_EQ(finished.status, 0) << finished.error;
+    }
+    unsigned long most = 0;
+    std::ifstream lines(path);
+    for (unsigned long count = 0; lines >> count;)
+        most = std::max(most, count);
+    std::remove(path.c_str());
+    return most;
 }
 
 class EveryTestAtLevelMsg : public testing::TestWithParam<const char*> {};
@@ -53,6 +78,20 @@ TEST_P(EveryTestAtLevelMsg, has_the_keys_of_level_uct_and_checked_bytes) {
 INSTANTIATE_TEST_SUITE_P(Perf, EveryTestAtLevelMsg,
                          testing::Values("tag_lat", "tag_bw", "tag_rate", "match", "match_wild"),
                          [](const auto& param) { return std::string(param.param); });
+
+// All but the last of a window have more behind them.
+TEST(PerfAtLevelMsg, messages_of_a_window_share_system_calls) {
+    if (std::getenv("TAGWIRE_TEST_WRITES_LIBRARY") == nullptr)
+        GTEST_SKIP() << "TAGWIRE_TEST_WRITES_LIBRARY does not name libwrites.so";
+    for (const char* test : {"tag_rate", "am_rate", "put_rate"}) {
+        const auto writes_at = [test](const char* window) {
+            return most_writes_over_tcp({"perf", test, "--level", "msg", "--tl", "tcp", "--iters",
+                                         "4000", "--warmup", "0", "--window", window});
+        };
+        EXPECT_GE(writes_at("1"), 4000U) << test;
+        EXPECT_LT(writes_at("100"), 1000U) << test;
+    }
+}
 
 TEST(PerfAtLevelMsg, variants_of_the_options_work) {
     const std::vector<std::vector<std::string>> runs{
