@@ -8,7 +8,9 @@
 //
 // 1. One text is one thing, whose times are counted apart. At most kKinds are remembered: one more
 //    takes the place of the one that was noted longest ago.
-// 2. Nothing is allocated.
+// 2. N failures write some log2(N) lines of each kind, however many kinds there are: of the kinds
+//    that take a place, too, the 1st, 2nd, 4th ... is logged.
+// 3. Nothing is allocated.
 //
 // Threads: whoever has the lock of the owner.
 #pragma once
@@ -20,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 
@@ -29,11 +32,13 @@ class Repeats {
   public:
     static constexpr std::size_t kKinds = 16;
 
-    /// `what` has happened. The times that it has, if they are to be logged; else 0.
-    std::uint64_t due(std::string_view what) {
+    /// `what` has happened. The times that it has, if they are to be logged; else 0. Without a text
+    /// all is one thing.
+    std::uint64_t due(std::string_view what = {}) {
         Kind& kind = of(what);
         kind.noted = ++noted_;
-        return std::has_single_bit(++kind.times) ? kind.times : 0;
+        const bool is_due = std::has_single_bit(++kind.times);
+        return !std::exchange(kind.is_one_more, false) && is_due ? kind.times : 0;
     }
 
     /// It is over: the next time is the first one.
@@ -43,7 +48,8 @@ class Repeats {
     struct Kind {
         std::size_t hash = 0;
         std::uint64_t times = 0;
-        std::uint64_t noted = 0;  // when, in notes
+        std::uint64_t noted = 0;   // when, in notes
+        bool is_one_more = false;  // its first time is not logged
     };
 
     Kind& of(std::string_view what) {
@@ -52,12 +58,14 @@ class Repeats {
         if (found != kinds_.end())
             return *found;
         Kind& oldest = *std::ranges::min_element(kinds_, {}, &Kind::noted);
-        oldest = {hash, 0, 0};
+        forgotten_ += oldest.noted != 0 ? 1 : 0;
+        oldest = {hash, 0, 0, forgotten_ != 0 && !std::has_single_bit(forgotten_)};
         return oldest;
     }
 
     std::array<Kind, kKinds> kinds_;
     std::uint64_t noted_ = 0;
+    std::uint64_t forgotten_ = 0;
 };
 
 }  // namespace tagwire::ucs

@@ -25,9 +25,8 @@ void LinkEnds::fail(Link& link, ucs_status_t status) {
 void LinkEnds::violation(Link& link, const char* what) {
     if (link.violated)
         return;
-    if (violations_.happens())
-        TW_LOG_ERROR("connection to process %d ended (%lu such until now): protocol violation: %s",
-                     link.peer.pid, violations_.count(), what);
+    TW_LOG_REPEATED(ucs::LogLevel::kError, violations_.due(),
+                    "connection to process %d ended: protocol violation: %s", link.peer.pid, what);
     iface_.count(SmCounter::kViolations);
     // A link that has failed already is marked, too: its ring must not be waited for.
     link.violated = true;

@@ -16,7 +16,7 @@
 //   rendezvous or word out of range       each side has kRndvCount words
 #pragma once
 
-#include "ucs/log/rarely.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "uct/sm/link.hpp"
 
@@ -49,7 +49,7 @@ class LinkEnds {
 
     SmIface& iface_;
     ucs::ReserveVector<Link*> failed_;  // failure set, not reported yet
-    ucs::Rarely violations_;
+    ucs::Repeats violations_;
     ucs::ReserveVector<Link*> unused_;  // to remove when nobody looks at them
     bool is_reap_wanted_ = false;       // there are some
 };

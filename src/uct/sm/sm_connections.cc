@@ -181,11 +181,10 @@ void SmConnections::accept_peers() {
         if (ucs::unix_peer_credentials(socket.get(), &peer) != UCS_OK)
             continue;
         if (peer.uid != ::geteuid()) {
-            if (refusals_.happens())
-                TW_LOG_WARN(
-                    "connection from process %d refused (%lu until now): it runs as user %u, this "
-                    "process as user %u",
-                    peer.pid, refusals_.count(), peer.uid, ::geteuid());
+            TW_LOG_REPEATED(
+                ucs::LogLevel::kWarn, refusals_.due(),
+                "connection from process %d refused: it runs as user %u, this process as user %u",
+                peer.pid, peer.uid, ::geteuid());
             iface_.count(SmCounter::kRefused);
             continue;
         }
@@ -253,11 +252,10 @@ ucs_status_t SmConnections::take_hello(Link& link, const Hello& hello,
     if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason))
         return UCS_ERR_INVALID_PARAM;
     if (!link.is_outgoing && hello.cookie != cookie_) {
-        if (refusals_.happens())
-            TW_LOG_WARN(
-                "connection from process %d refused (%lu until now): its cookie is not that of "
-                "this interface",
-                link.peer.pid, refusals_.count());
+        TW_LOG_REPEATED(
+            ucs::LogLevel::kWarn, refusals_.due(),
+            "connection from process %d refused: its cookie is not that of this interface",
+            link.peer.pid);
         iface_.count(SmCounter::kRefused);
         return UCS_ERR_REJECTED;
     }

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "ucs/log/rarely.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/sm/event_set.hpp"
@@ -107,7 +107,7 @@ class SmConnections {
     std::uint64_t look_ticks_ = 0;     // between looks
     std::uint64_t accept_after_ = 0;   // ticks; no descriptors were left
     std::uint64_t contact_until_ = 0;  // ticks; somebody is getting to know us: look more often
-    ucs::Rarely refusals_;
+    ucs::Repeats refusals_;
     ucs::UniqueFd listener_;
     ucs::UniqueFd timer_;
     ucs::UnixAddress address_;

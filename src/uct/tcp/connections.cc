@@ -258,13 +258,13 @@ void Connections::tell_if_slow(Connection& connection, std::uint64_t now_ns) {
     if (now_ns < at)
         return iface_.note_deadline(at);
     connection.is_slow = true;
-    if (slow_.happens())
-        TW_LOG_WARN(
-            "tcp: %s port %u has not taken a connection from %s for 1 s (%lu such peers until "
-            "now): a firewall drops packets to it, or it belongs to a network that this host does "
-            "not reach; there TAGWIRE_TCP_DEVICES leaves it out of workers' addresses",
-            text_of(connection.address).c_str(), connection.port,
-            text_of(iface_.device().address).c_str(), slow_.count());
+    TW_LOG_REPEATED(
+        ucs::LogLevel::kWarn, slow_.due(),
+        "tcp: %s port %u has not taken a connection from %s for 1 s: a firewall drops packets to "
+        "it, or it belongs to a network that this host does not reach; there TAGWIRE_TCP_DEVICES "
+        "leaves it out of workers' addresses",
+        text_of(connection.address).c_str(), connection.port,
+        text_of(iface_.device().address).c_str());
 }
 
 void Connections::fail_expired(Connection& connection) {

@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "ucs/log/rarely.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/connection.hpp"
@@ -76,8 +76,8 @@ class Connections {
     ucs::ReserveVector<std::unique_ptr<Connection>> all_;
     ucs::ReserveHashMap<std::uint64_t, Connection*> known_;
     std::unique_ptr<Connection> cancelled_;
-    ucs::Rarely refusals_;  // of strangers
-    ucs::Rarely slow_;
+    ucs::Repeats refusals_;  // of strangers
+    ucs::Repeats slow_;
 };
 
 }  // namespace tagwire::tcp

@@ -26,11 +26,9 @@ void Failures::fail(Connection& connection, ucs_status_t status) {
 }
 
 void Failures::violation(Connection& connection, const char* what) {
-    if (violations_.happens())
-        TW_LOG_ERROR(
-            "tcp: the connection to %s port %u ends, because the peer sent a %s (%lu such "
-            "connections until now)",
-            text_of(connection.address).c_str(), connection.port, what, violations_.count());
+    TW_LOG_REPEATED(ucs::LogLevel::kError, violations_.due(),
+                    "tcp: the connection to %s port %u ends, because the peer sent a %s",
+                    text_of(connection.address).c_str(), connection.port, what);
     iface_.count(TcpCounter::kViolations);
     fail(connection, UCS_ERR_IO_ERROR);
 }

@@ -5,7 +5,7 @@
 
 #include <ucs/type/status.h>
 
-#include "ucs/log/rarely.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::tcp {
@@ -38,7 +38,7 @@ class Failures {
     TcpIface& iface_;
     ucs::ReserveVector<Connection*> failed_;
     ucs::ReserveVector<Connection*> buried_;
-    ucs::Rarely violations_;
+    ucs::Repeats violations_;
 };
 
 }  // namespace tagwire::tcp

@@ -56,9 +56,9 @@ void Connections::take_hello(ucs::PrivateFd fd, const Hello& hello, bool is_comp
     }
     if (verdict != Verdict::kWelcome) {
         iface_.count(TcpCounter::kRefused);
-        if (refusals_.happens())
-            TW_LOG_WARN("tcp: a connection to %s port %u was refused (%lu until now): %s",
-                        text_of(iface_.device().address).c_str(), iface_.port(), refusals_.count(),
+        TW_LOG_REPEATED(ucs::LogLevel::kWarn, refusals_.due(),
+                        "tcp: a connection to %s port %u was refused: %s",
+                        text_of(iface_.device().address).c_str(), iface_.port(),
                         sentence_of(verdict));
         return;
     }

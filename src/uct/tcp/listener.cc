@@ -148,10 +148,9 @@ unsigned Listener::accept() {
 
 /// Those that wait stay in the kernel's queue.
 void Listener::pause(int error) {
-    if (pauses_.happens())
-        TW_LOG_WARN("tcp: peers wait for %s port %u to accept them (%lu times until now): %s",
-                    text_of(iface_.device().address).c_str(), port_, pauses_.count(),
-                    ucs::error_text(error).c_str());
+    TW_LOG_REPEATED(
+        ucs::LogLevel::kWarn, pauses_.due(), "tcp: peers wait for %s port %u to accept them: %s",
+        text_of(iface_.device().address).c_str(), port_, ucs::error_text(error).c_str());
     iface_.events.change(socket_.get(), EventSet::token(Watched::kListener, 0), 0);
     paused_until_ = ucs::clock_now_ns() + kPauseNs;
     iface_.note_deadline(paused_until_);

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ucs/log/rarely.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/wire.hpp"
@@ -65,7 +65,7 @@ class Listener {
     std::uint16_t port_ = 0;
     std::size_t half_open_ = 0;
     std::uint64_t paused_until_ = 0;  // ns; 0: it accepts
-    ucs::Rarely pauses_;
+    ucs::Repeats pauses_;
     std::uint64_t random_;
     ucs::ReserveVector<HalfOpen> places_;
 };

@@ -5,8 +5,8 @@
 //   endpoints    none; connecting; connected; closing; the peer has closed, or is gone; a listener
 //   operations   one of each kind, or as many as there is room for, while the peer is stopped; and
 //                the same at the peer, while we are stopped
-//   messages     posted receives; unexpected, unclaimed and claimed ones; rendezvous that wait for a
-//                receive; the peer has paused us; we have paused the peer; the window is closed
+//   messages     posted receives; unexpected, unclaimed and claimed ones; rendezvous that wait for
+//                a receive; the peer has paused us; we have paused the peer; a closed window
 //
 // The transports' probes of silent peers are on. Wake-ups are counted, not times.
 #include <poll.h>

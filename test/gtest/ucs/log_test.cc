@@ -78,7 +78,25 @@ TEST_F(Log, each_thing_that_repeats_is_counted_apart) {
     // Many others make it forget both.
     for (std::size_t i = 0; i < Repeats::kKinds; ++i)
         EXPECT_EQ(repeats.due(std::to_string(i)), 1U);
-    EXPECT_EQ(repeats.due("b"), 1U);
+    repeats.due("b");
+    EXPECT_EQ(repeats.due("b"), 2U);
+}
+
+TEST_F(Log, what_never_repeats_is_logged_at_powers_of_two_as_well) {
+    Repeats repeats;
+    std::size_t lines = 0;
+    for (int i = 0; i < 10'000; ++i)
+        lines += repeats.due(std::to_string(i)) != 0 ? 1 : 0;
+    EXPECT_LE(lines, Repeats::kKinds + 14);
+    EXPECT_GE(lines, Repeats::kKinds + 13);
+}
+
+TEST_F(Log, what_has_no_text_is_one_thing) {
+    Repeats repeats;
+    std::size_t lines = 0;
+    for (int i = 0; i < 1000; ++i)
+        lines += repeats.due() != 0 ? 1 : 0;
+    EXPECT_EQ(lines, 10U);
 }
 
 TEST_F(Log, program_may_set_the_level) {
