@@ -208,6 +208,45 @@ TEST_F(MsgPeers, a_worker_that_goes_in_order_has_not_failed) {
     EXPECT_EQ(third.events[1], (Node::PeerEvent{id, TW_PEER_CLOSED, TW_ERR_NOT_CONNECTED}));
 }
 
+// Whatever of the first contact is still on its way, or lies unread in a socket.
+TEST_F(MsgPeers, a_worker_that_goes_in_order_right_after_connecting_has_not_failed) {
+    constexpr int kCallsMax = 24;
+    for (const bool both_send : {false, true}) {
+        for (int calls = 0; calls < kCallsMax; ++calls) {
+            SCOPED_TRACE(testing::Message() << calls << " calls" << (both_send ? ", both" : ""));
+            Node server(context_.get());
+            Node client(context_.get());
+            const std::uint64_t id = client.id();
+            int sent = 0;
+            const tw_op_t how = op(&sent);
+            tw_tag_send(client.to(server), nullptr, 0, 9, &how, nullptr);
+            if (both_send)
+                tw_tag_send(server.to(client), nullptr, 0, 9, &how, nullptr);
+            const auto progress = [&] {
+                client.progress();
+                server.progress();
+            };
+            run_until([&] {
+                progress();
+                return !server.events.empty() && server.counter("rx_unexpected") == 1;
+            });
+            for (int i = 0; i < calls; ++i)
+                progress();
+            client.destroy();
+            run_until([&] {
+                server.progress();
+                return server.events.size() == 2 ||
+                       (!server.failures.empty() && server.events.size() != 1);
+            });
+            ASSERT_EQ(server.events.size(), 2U);
+            EXPECT_EQ(server.events[1],
+                      (Node::PeerEvent{id, TW_PEER_CLOSED, TW_ERR_NOT_CONNECTED}));
+            for (const auto& [ep, status] : server.failures)
+                EXPECT_EQ(status, TW_ERR_NOT_CONNECTED);
+        }
+    }
+}
+
 TEST_F(MsgPeers, a_worker_that_goes_amid_a_message_has_failed) {
     Node& client = node(0);
     Node& server = node(1);
