@@ -92,19 +92,27 @@ ucs_status_t OpTable::start_flush(Link& link, SmEp* ep, uct_completion_t* comp) 
 }
 
 void OpTable::cancel(Link& link, const SmEp* ep, ucs_status_t status) {
+    // Callbacks may begin others, and end any: another round, and from the first on.
     for (bool again = true; again;) {
         again = false;
-        for (Op* op = link.ops.front(); op != nullptr; op = link.ops.next(*op)) {
-            if (ep != nullptr && op->ep != ep)
+        for (Op* op = link.ops.front(); op != nullptr;) {
+            Op* const next = link.ops.next(*op);
+            if (ep != nullptr && op->ep != ep) {
+                op = next;
                 continue;
+            }
+            again = true;
+            const std::uint32_t next_id = next == nullptr ? 0 : next->id;
             if (op->rndv != nullptr) {
                 op->rndv->withdraw();
                 iface_.rndv.drop(*op->rndv, status);
             } else {
                 finish(*op, status);
             }
-            again = true;  // the callback may have ended others
-            break;
+            if (next != nullptr)
+                op = next->id == next_id && next->owner == &link ? next : link.ops.front();
+            else
+                op = nullptr;
         }
     }
 }
