@@ -26,12 +26,15 @@
 //
 // Programs have habits: most need one or two of the indexes. So the first look-up that needs one
 // makes it and files what is inside; it is kept from then on. One that is not kept costs its
-// pointers of a message and no time. Look-ups are O(1) at any depth, but where a program uses more
-// masks than there are indexes for: then some walk, all messages or those of their source.
+// pointers of a message and no time. Where many messages come before a program has shown a habit,
+// the two of exact receives are kept, so that peers cannot make its first look-up a long one.
+// Look-ups are O(1) at any depth, but where a program uses more masks than there are indexes for:
+// then some walk, all messages or those of their source.
 //
 // Invariants of UnexpectedMessages.
 //   1. When filed_, every message is in every kept index; otherwise no index has a message.
 //   2. With more than kFew messages inside, filed_ exactly if an index is kept; with none, not.
+//   3. With more than kMany messages inside, an index is kept.
 //
 // Nodes are intrusive: derive from them or hold them as a member; the caller owns their memory, and
 // they must stay in place while inside. Not thread-safe. Nothing allocates up to the depth given to
@@ -268,6 +271,7 @@ using PostedReceives = PostedReceivesOf<PostedReceive>;
 class UnexpectedMessages {
   public:
     static constexpr std::size_t kFew = 8;  // a walk over so many costs no more than a hash does
+    static constexpr std::size_t kMany = 4096;
 
     UnexpectedMessages() = default;
     UnexpectedMessages(const UnexpectedMessages&) = delete;
@@ -290,6 +294,8 @@ class UnexpectedMessages {
             file(message);
         else if (size_ > kFew && is_any_kept())
             file_all();
+        else if (size_ > kMany) [[unlikely]]
+            keep_exact();
     }
 
     /** The earliest message that a receive of this tag, mask and source matches, left inside; null
@@ -321,6 +327,8 @@ class UnexpectedMessages {
     UnexpectedMessage* oldest() const { return oldest_; }
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
+    /** No look-up but for unusual masks visits what is inside. */
+    bool is_filed() const { return filed_; }
 
     /** Starts loading what add() of this tag and source or an exact take() will read first. */
     void prefetch(std::uint64_t tag, std::uint32_t source) const {
@@ -408,6 +416,11 @@ class UnexpectedMessages {
         filed_ = true;  // if it was not, no other index is kept (invariant 2)
         for (auto* each = oldest_; each != nullptr; each = each->newer)
             view.index.insert(*each);
+    }
+
+    [[gnu::noinline]] void keep_exact() {
+        start(by_tag_);
+        start(by_both_);
     }
 
     [[gnu::noinline]] void file_all() {

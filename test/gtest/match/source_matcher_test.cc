@@ -339,6 +339,30 @@ TEST(SourceUnexpectedMessages, a_removed_message_is_skipped_everywhere) {
     }
 }
 
+// A peer could else make the first look-up of a program file all that it has sent.
+TEST(SourceUnexpectedMessages, many_are_filed_as_they_come_before_the_first_look_up) {
+    constexpr std::size_t kCount = UnexpectedMessages::kMany + 1000;
+    UnexpectedMessages messages;
+    std::deque<UnexpectedMessage> all;
+    for (std::size_t i = 0; i < kCount; ++i) {
+        EXPECT_EQ(messages.is_filed(), i > UnexpectedMessages::kMany) << i;
+        UnexpectedMessage& each = all.emplace_back();
+        each.tag = i / 2;
+        each.source = static_cast<std::uint32_t>(i % 2);
+        messages.add(each);
+    }
+    for (const std::size_t tag : {std::size_t{0}, kCount / 4, kCount / 2 - 1}) {
+        EXPECT_EQ(messages.find(tag, kExactMask, kAnySource), &all[2 * tag]);
+        EXPECT_EQ(messages.find(tag, kExactMask, 1), &all[2 * tag + 1]);
+        EXPECT_EQ(messages.take(tag, kExactMask, 0), &all[2 * tag]);
+        EXPECT_EQ(messages.take(tag, kExactMask, kAnySource), &all[2 * tag + 1]);
+        EXPECT_EQ(messages.take(tag, kExactMask, kAnySource), nullptr);
+    }
+    while (UnexpectedMessage* oldest = messages.oldest())
+        messages.remove(*oldest);
+    EXPECT_FALSE(messages.is_filed());
+}
+
 /** 300 000 messages of one source, then of one tag, before the one that is looked for 100 000
  * times: a walk would take minutes. */
 TEST(SourceUnexpectedMessages, no_look_up_walks_what_its_receive_does_not_match) {
