@@ -159,7 +159,8 @@ TAGWIRE_API tw_status_t tw_am_keep(tw_am_t* am, tw_message_h* message_p);
 ///
 /// \retval TW_OK  The data is in the buffer; `op->done` has its length.
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK,
-///     TW_ERR_MESSAGE_TRUNCATED or the endpoint's failure.
+///     TW_ERR_MESSAGE_TRUNCATED, TW_ERR_CANCELED (the sender has taken its data back, by a close by
+///     force) or the endpoint's failure.
 /// \retval TW_ERR_MESSAGE_TRUNCATED  The message was longer than the buffer: its start is in the
 ///     buffer, the rest is lost.
 /// \retval TW_ERR_CANCELED  The sender has cancelled the message. It is the library's.

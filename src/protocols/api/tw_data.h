@@ -91,8 +91,9 @@ TAGWIRE_API tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iov
 /// \retval TW_OK  A message was there and is in the buffer; `op->done` has its length, tag and
 ///     source.
 /// \retval TW_INPROGRESS  Posted; the completion follows. Its status is TW_OK,
-///     TW_ERR_MESSAGE_TRUNCATED, TW_ERR_CANCELED, or, if its data was on the way or it names a
-///     source, the failure of that endpoint.
+///     TW_ERR_MESSAGE_TRUNCATED, TW_ERR_CANCELED (tw_request_cancel(), or the sender has taken back
+///     the data that was still with it, by a close by force), or, if its data was on the way or it
+///     names a source, the failure of that endpoint.
 /// \retval TW_ERR_MESSAGE_TRUNCATED  A longer message was there: `length` bytes of it are in the
 ///     buffer, the rest is lost. `op->done` has both lengths.
 /// \retval TW_ERR_NO_MESSAGE  TW_OP_PEEK found none.

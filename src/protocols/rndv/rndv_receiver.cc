@@ -262,11 +262,16 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_
     ep.control(advice);
 }
 
-/// The data is here, or will not come: the sender is told, and the receive ends.
+/// The data is here, or will not come: the sender is told, and the receive ends. A sender that has
+/// taken its buffer back, by force, has ended the key of that; where the data goes by messages it
+/// says so itself.
 void Receiver::rndv_ended(Request& request, ucs_status_t status) {
     Endpoint& ep = *request.ep;
     if (!request.is_start || status != UCS_OK)
         ep.control(Ats{.send_id = request.peer_id, .status = status});
+    const bool was_read = request.transfer != nullptr && !request.transfer->is_put;
+    if (was_read && status == UCS_ERR_INVALID_ADDR)
+        status = UCS_ERR_CANCELED;
     request.done.length = request.wanted;
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;

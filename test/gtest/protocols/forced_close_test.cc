@@ -71,6 +71,29 @@ TEST_F(MsgForcedClose, the_peer_of_a_forced_close_hears_of_it_without_speaking) 
     expect_reset(b);
 }
 
+TEST_F(MsgForcedClose, a_receive_that_finds_the_data_taken_back_says_nothing_of_addresses) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    const Bytes data = pattern(8 << 20, 1);
+    int sent = 0, received = 0;
+    const tw_op_t how = op(&sent), receive = op(&received);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    tw_op_t peek{};
+    peek.flags = TW_OP_PEEK;
+    run_until([&] {
+        return tw_tag_recv(b.worker(), nullptr, 0, 1, 0, &peek, nullptr) != TW_ERR_NO_MESSAGE;
+    });
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    Bytes buffer(data.size());
+    const tw_status_t status =
+        tw_tag_recv(b.worker(), buffer.data(), buffer.size(), 1, 0, &receive, nullptr);
+    ASSERT_EQ(TW_INPROGRESS, status);
+    const tw_status_t end = end_of(b, &received).status;
+    EXPECT_TRUE(end == TW_ERR_CANCELED || end == TW_ERR_CONNECTION_RESET) << tw_status_string(end);
+}
+
 TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_of_it) {
     Node& a = node(0);
     Node& b = node(1);
