@@ -124,6 +124,9 @@ void Closing::on_leave() {
         farewell = UCS_ERR_NOT_CONNECTED;
     }
     ep_.control(Left{has_left_ ? 1U : 0U});
+    // What the transport sends for that comes with the answer: behind it the peer takes nothing.
+    if (has_left_ && ep_.queue().is_empty())
+        uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, nullptr);
     ep_.worker.peers().retire(ep_);
 }
 

@@ -49,5 +49,34 @@ TEST_F(MsgClose, a_close_behind_a_failure_tells_it_if_something_was_sent) {
     }
 }
 
+// What the transport of one side still sends must not meet the end of the other one, which would
+// take it for dead after all its retries.
+TEST_F(MsgClose, closes_of_both_sides_leave_no_endpoint_and_no_warning) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const auto endpoints_of = [](const Node& node) {
+        tw_worker_attr_t attr{};
+        EXPECT_EQ(tw_worker_query(node.worker(), &attr), TW_OK);
+        return attr.endpoints;
+    };
+    testing::internal::CaptureStderr();
+    constexpr int kRounds = 20;
+    for (int i = 0; i < kRounds && !HasFailure(); ++i) {
+        send(a, b, {}, 1);
+        expect_message(b, {}, 1);
+        send(b, a, {}, 2);
+        expect_message(a, {}, 2);
+        for (Node* node : {&a, &b}) {
+            int closed = 0;
+            const tw_op_t how = op(&closed);
+            const tw_ep_h ep = node == &a ? a.to(b) : b.to(a);
+            ASSERT_EQ(tw_ep_close(ep, 0, &how, nullptr), TW_INPROGRESS);
+            EXPECT_EQ(end_of(*node, &closed).status, TW_OK);
+        }
+        run_until([&] { return endpoints_of(a) == 0 && endpoints_of(b) == 0; });
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 }  // namespace
 }  // namespace tagwire::test
