@@ -124,7 +124,7 @@ void Closing::on_leave() {
         farewell = UCS_ERR_NOT_CONNECTED;
     }
     ep_.control(Left{has_left_ ? 1U : 0U});
-    // What the transport sends for that comes with the answer: behind it the peer takes nothing.
+    // A request that the transport sends for that meets nobody when the peer has the answer.
     if (has_left_ && ep_.queue().is_empty())
         uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, nullptr);
     ep_.worker.peers().retire(ep_);

@@ -49,8 +49,8 @@ TEST_F(MsgClose, a_close_behind_a_failure_tells_it_if_something_was_sent) {
     }
 }
 
-// What the transport of one side still sends must not meet the end of the other one, which would
-// take it for dead after all its retries.
+// A request that the transport of one side still sends must not meet the end of the other one: the
+// first would take it for dead after all retries.
 TEST_F(MsgClose, closes_of_both_sides_leave_no_endpoint_and_no_warning) {
     Node& a = node(0);
     Node& b = node(1);
