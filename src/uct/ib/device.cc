@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "ucs/log/log.hpp"
 
 namespace tagwire::ib {
@@ -64,18 +66,39 @@ int choose_gid(const VerbsTable& verbs, ibv_context* context, const Port& port) 
     return best;
 }
 
-// The first partition that we are a full member of, since limited members do not hear one another.
-void choose_pkey(const VerbsTable& verbs, ibv_context* context, Port* port) {
+// A full member's entry before a limited member's, since limited members do not hear one another;
+// of equal ones the first. No member at all is left to the default, the first entry.
+bool choose_pkey(const VerbsTable& verbs, ibv_context* context, int wanted, Port* port) {
+    bool has_one = false;
     for (int index = 0; index < port->attr.pkey_tbl_len; ++index) {
-        __be16 pkey = 0;
-        if (verbs.query_pkey(context, port->number, index, &pkey) != 0 ||
-            (be16toh(pkey) & kPkeyFullMember) == 0) {
+        __be16 entry = 0;
+        if (verbs.query_pkey(context, port->number, index, &entry) != 0)
             continue;
-        }
+        const std::uint16_t pkey = be16toh(entry);
+        const bool is_full = (pkey & kPkeyFullMember) != 0;
+        const bool is_fit = wanted == -1 ? is_full : (pkey & ~kPkeyFullMember) == wanted;
+        if (!is_fit || (has_one && !is_full))
+            continue;
         port->pkey_index = static_cast<std::uint16_t>(index);
-        port->pkey = be16toh(pkey);
-        return;
+        port->pkey = pkey;
+        if (is_full)
+            return true;
+        has_one = true;
     }
+    return has_one || wanted == -1;
+}
+
+// Partitions as TAGWIRE_IB_PKEY names them.
+std::string partitions_of(const VerbsTable& verbs, ibv_context* context, const Port& port) {
+    std::string list;
+    for (int index = 0; index < port.attr.pkey_tbl_len; ++index) {
+        __be16 entry = 0;
+        const bool is_read = verbs.query_pkey(context, port.number, index, &entry) == 0;
+        const int partition = be16toh(entry) & ~kPkeyFullMember;
+        if (is_read && partition != 0)
+            list += fmt::format("{}{:#06x}", list.empty() ? "" : ", ", partition);
+    }
+    return list.empty() ? "none" : list;
 }
 
 const char* state_text(ibv_port_state state) {
@@ -92,8 +115,9 @@ const char* state_text(ibv_port_state state) {
 
 }  // namespace
 
-ucs_status_t Device::port(std::uint8_t number, int gid_index, Port* port_p,
+ucs_status_t Device::port(std::uint8_t number, const PortChoice& choice, Port* port_p,
                           std::string* problem_p) const {
+    const int gid_index = choice.gid_index;
     const std::string name = "port " + std::to_string(number);
     const auto answer = [&](ucs_status_t status, const std::string& problem) {
         if (problem_p != nullptr)
@@ -121,7 +145,11 @@ ucs_status_t Device::port(std::uint8_t number, int gid_index, Port* port_p,
                           (port.is_ethernet ? " (give its network interface an address)" : ""));
     }
     port.is_roce_v1 = port.is_ethernet && is_roce_v1(verbs(), context_, port);
-    choose_pkey(verbs(), context_, &port);
+    if (!choose_pkey(verbs(), context_, choice.pkey, &port)) {
+        return answer(UCS_ERR_UNREACHABLE,
+                      fmt::format("is no member of partition {:#06x}; its partitions: {}",
+                                  choice.pkey, partitions_of(verbs(), context_, port)));
+    }
     *port_p = port;
     return UCS_OK;
 }

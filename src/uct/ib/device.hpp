@@ -52,6 +52,12 @@ struct Port {
     [[nodiscard]] std::uint32_t mtu_bytes() const { return 128U << attr.active_mtu; }
 };
 
+/// The entries of a port's tables that were asked for; -1: the best one.
+struct PortChoice {
+    int gid_index = -1;
+    int pkey = -1;  // without the membership bit
+};
+
 class Device {
   public:
     /// UCS_ERR_NO_DEVICE: no such device, or it cannot be opened; logged.
@@ -78,12 +84,14 @@ class Device {
     /// The NUMA node it is attached to, -1 when unknown.
     [[nodiscard]] int numa_node() const { return numa_node_; }
 
-    /// The port as it is now, with its GID chosen (`gid_index` -1: RoCE v2 with an IPv4 address
-    /// where there is one, else RoCE v2, not link-local rather than so, else entry 0).
+    /// The port as it is now, with its GID and its partition chosen. The best GID is RoCE v2 with
+    /// an IPv4 address where there is one, else RoCE v2, not link-local rather than so, else entry
+    /// 0. The best partition is the first one that the port is a full member of; one that was asked
+    /// for may have it as a limited member, which hears full members alone.
     /// UCS_ERR_NO_DEVICE: no such port; UCS_ERR_INVALID_PARAM: no such GID; UCS_ERR_UNREACHABLE: it
-    /// is down, or the GID is empty.
+    /// is down, or no member of that partition, or the GID is empty.
     /// `problem_p` may be null.
-    ucs_status_t port(std::uint8_t number, int gid_index, Port* port_p,
+    ucs_status_t port(std::uint8_t number, const PortChoice& choice, Port* port_p,
                       std::string* problem_p) const;
 
   private:

@@ -149,7 +149,7 @@ std::string ports_problem(const Device& device) {
     for (unsigned number = 1; number <= device.port_count(); ++number) {
         Port port;
         std::string problem;
-        if (device.port(static_cast<std::uint8_t>(number), -1, &port, &problem) == UCS_OK)
+        if (device.port(static_cast<std::uint8_t>(number), {}, &port, &problem) == UCS_OK)
             return {};
         problems += (problems.empty() ? "" : "; ") + problem;
     }

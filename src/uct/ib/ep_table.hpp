@@ -28,7 +28,7 @@ class EpTable {
     void remove(MessageEp& ep);
     /// Null when it is gone.
     [[nodiscard]] MessageEp* find(std::uint32_t id) const;
-    /// Of the endpoint that was added last. Its low 32 bits are its id.
+    /// The endpoint that was added last has it; its low 32 bits are the id.
     [[nodiscard]] std::uint64_t newest_lasting_id() const { return newest_; }
 
     [[nodiscard]] std::size_t count() const { return count_; }

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "ucs/log/log.hpp"
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
@@ -78,7 +80,7 @@ ucs_status_t IbIface::open_port(const uct_iface_params_t& given) {
         "a device of " + md_.device().name() + " is named \"" + md_.device().name() + ":PORT\"";
     status = UCS_ERR_NO_DEVICE;
     if (number > 0 && name.substr(0, name.rfind(':')) == md_.device().name())
-        status = md_.device().port(number, md_.gid_index(), &port_, &problem);
+        status = md_.device().port(number, md_.port_choice(), &port_, &problem);
     link_mtu_bytes_ = port_.mtu_bytes();
     // From here on it is the longest packet that the port has: peers learn it with our address.
     port_.attr.active_mtu = std::min(port_.attr.active_mtu, md_.mtu_max());
@@ -178,6 +180,7 @@ void IbIface::describe_base(const uct::DescribeSink& sink) const {
     sink.text("link_layer", port_.is_ethernet ? "ethernet" : "infiniband");
     sink.number("lid", port_.attr.lid);
     sink.number("gid_index", static_cast<std::uint64_t>(port_.gid_index));
+    sink.text("pkey", fmt::format("{:#06x}", port_.pkey));
     sink.number("mtu_bytes", port_.mtu_bytes());
 }
 

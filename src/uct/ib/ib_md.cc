@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/anonymous_memory.hpp"
@@ -27,6 +28,19 @@ constexpr unsigned kWriteAccess =
 // A system call, and a look at every page.
 constexpr double kRegisterSeconds = 10e-6;
 constexpr double kRegisterSecondsPerByte = 0.06e-9;
+
+constexpr int kPartitionMask = 0x7fff;
+
+/// All of `text` is a number from 0 to `max`.
+bool read_whole(std::string_view text, int base, int max, int* number_p) {
+    const char* const end = text.data() + text.size();
+    int number = -1;
+    const auto [rest, error] = std::from_chars(text.data(), end, number, base);
+    if (error != std::errc() || rest != end || number < 0 || number > max)
+        return false;
+    *number_p = number;
+    return true;
+}
 
 int verbs_access_of(unsigned flags, bool has_atomics) {
     // Without the right to write, read-only memory can be sent.
@@ -115,16 +129,31 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
 }
 
 ucs_status_t IbMd::read_path(const IbMdOptions& options, Path* path_p) {
-    const std::string_view index = options.gid_index.text;
-    if (index != "auto") {
-        const char* end = index.data() + index.size();
-        const auto [rest, error] = std::from_chars(index.data(), end, path_p->gid_index);
-        if (error != std::errc() || rest != end || path_p->gid_index < 0) {
-            TW_LOG_ERROR("TAGWIRE_IB_GID_INDEX=%s: expected auto or a number from 0",
-                         options.gid_index.text);
-            return UCS_ERR_INVALID_PARAM;
-        }
-    }
+    const auto read = [](const char* name, const char* text, const char* expected, auto&& parse) {
+        if (std::string_view(text) == "auto" || parse(std::string_view(text)))
+            return true;
+        TW_LOG_ERROR("%s=%s: expected auto or %s", name, text, expected);
+        return false;
+    };
+    PortChoice& choice = path_p->choice;
+    const bool is_sound =
+        read("TAGWIRE_IB_GID_INDEX", options.gid_index.text, "a number from 0",
+             [&](std::string_view text) {
+                 return read_whole(text, 10, INT32_MAX, &choice.gid_index);
+             }) &&
+        read("TAGWIRE_IB_PKEY", options.pkey.text,
+             "a partition in hexadecimal digits, 0x1 to 0x7fff, or to 0xffff with the membership "
+             "bit",
+             [&](std::string_view text) {
+                 const bool has_prefix = text.starts_with("0x") || text.starts_with("0X");
+                 int key = 0;
+                 if (!read_whole(text.substr(has_prefix ? 2 : 0), 16, UINT16_MAX, &key))
+                     return false;
+                 choice.pkey = key & kPartitionMask;
+                 return choice.pkey != 0;
+             });
+    if (!is_sound)
+        return UCS_ERR_INVALID_PARAM;
     path_p->traffic_class = static_cast<std::uint8_t>(options.traffic_class);
     path_p->service_level = static_cast<std::uint8_t>(options.service_level);
     path_p->mtu_max = static_cast<ibv_mtu>(std::min(options.mtu_max + 1, int{IBV_MTU_4096}));
@@ -177,7 +206,7 @@ ucs_status_t IbMd::query(uct_md_attr_t* attr) {
 ucs_status_t IbMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
     for (unsigned number = 1; number <= device_->port_count(); ++number) {
         Port port;
-        if (device_->port(static_cast<std::uint8_t>(number), -1, &port, nullptr) != UCS_OK)
+        if (device_->port(static_cast<std::uint8_t>(number), {}, &port, nullptr) != UCS_OK)
             continue;
         for (const Transport* transport : transports()) {
             std::string reason;

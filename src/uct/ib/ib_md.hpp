@@ -65,8 +65,7 @@ class IbMd : public uct::Md {
     [[nodiscard]] const VerbsTable& verbs() const { return device_->verbs(); }
     [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
     [[nodiscard]] AsyncEvents& async() { return async_; }
-    /// -1: the best of the port.
-    [[nodiscard]] int gid_index() const { return path_.gid_index; }
+    [[nodiscard]] const PortChoice& port_choice() const { return path_.choice; }
     [[nodiscard]] std::uint8_t traffic_class() const { return path_.traffic_class; }
     [[nodiscard]] std::uint8_t service_level() const { return path_.service_level; }
     [[nodiscard]] ibv_mtu mtu_max() const { return path_.mtu_max; }
@@ -75,7 +74,7 @@ class IbMd : public uct::Md {
 
   private:
     struct Path {
-        int gid_index = -1;
+        PortChoice choice;
         std::uint8_t traffic_class = 0;
         std::uint8_t service_level = 0;
         ibv_mtu mtu_max = IBV_MTU_4096;

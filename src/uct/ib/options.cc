@@ -66,6 +66,14 @@ constexpr Option kMdOptions[] = {
      .doc = "Index of the local address in the port's GID table: a number, or auto: the first RoCE "
             "v2 entry with an IPv4 address, else the first RoCE v2 entry, else the first entry.",
      .offset = offsetof(IbMdOptions, gid_index)},
+    {.name = "IB_PKEY",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Partition of all packets: its key in hexadecimal digits (0x8001; the membership bit "
+            "is not looked at), or auto: the first one that the port is a full member of. Both "
+            "sides need the same partition.",
+     .offset = offsetof(IbMdOptions, pkey)},
     {.name = "IB_TRAFFIC_CLASS",
      .type = OptionType::kCount,
      .unit = "",

@@ -22,6 +22,7 @@ struct IbMdOptions {
     int fork;                     // ForkSupport
     int relaxed_ordering;         // RelaxedOrdering
     ucs::OptionString gid_index;  // "auto" or a number
+    ucs::OptionString pkey;       // "auto" or hexadecimal digits
     std::uint64_t traffic_class;
     std::uint64_t service_level;
     int mtu_max;  // ibv_mtu less 1; the last is "auto"

@@ -101,7 +101,7 @@ TEST(TargetsOfCards, name_a_completion_queue_for_sends) {
         return create(context, attr, extra);
     };
     ib::Port port;
-    ASSERT_EQ(md->device().port(1, -1, &port, &reason), UCS_OK) << reason;
+    ASSERT_EQ(md->device().port(1, {}, &port, &reason), UCS_OK) << reason;
     ib::CompletionQueue cq;
     ASSERT_EQ(cq.open(*md, 16, nullptr, false), UCS_OK);
     ibv_srq_init_attr srq_attr{};

@@ -18,7 +18,7 @@ constexpr std::uint8_t kForEver = 7;
 DcStranger::DcStranger(const ib::IbMd& md)
     : md_(md), memory_(md, (kPlaces + 1) * kMessageBytesMax) {
     std::string reason;
-    require(md.device().port(1, -1, &port_, &reason) == UCS_OK, reason.c_str());
+    require(md.device().port(1, {}, &port_, &reason) == UCS_OK, reason.c_str());
     dc_ = dc::dc_verbs_of(md.device(), &reason);
     require(dc_ != nullptr, reason.c_str());
     require(cq_.open(md, 2 * (kPlaces + kReceives), nullptr, false) == UCS_OK, "completion queue");

@@ -25,8 +25,8 @@ ibv_gid_entry gid_entry(const char* ipv6, std::uint32_t type) {
 
 struct Opened : FakeLibrary {
     Opened() { EXPECT_EQ(open(&opened, &problem), UCS_OK) << problem; }
-    ucs_status_t port(std::uint8_t number, int gid_index) {
-        return opened->port(number, gid_index, &found, &problem);
+    ucs_status_t port(std::uint8_t number, int gid_index, int pkey = -1) {
+        return opened->port(number, {gid_index, pkey}, &found, &problem);
     }
     std::string problem;
     Port found;
@@ -139,6 +139,22 @@ TEST(Port, takes_the_first_partition_that_it_is_a_full_member_of) {
     ASSERT_EQ(device.port(1, -1), UCS_OK) << device.problem;
     EXPECT_EQ(device.found.pkey_index, 2);
     EXPECT_EQ(device.found.pkey, 0x8123);
+}
+
+TEST(Port, takes_the_partition_that_was_asked_for) {
+    Opened device;
+    device.ports[0].gids = {gid_entry("fe80::1", IBV_GID_TYPE_IB)};
+    device.ports[0].pkeys = {0xffff, 0, 0x0042, 0x8123, 0x8042, 0x0007};
+    ASSERT_EQ(device.port(1, -1, 0x42), UCS_OK) << device.problem;
+    EXPECT_EQ(device.found.pkey_index, 4) << "the full member's entry";
+    EXPECT_EQ(device.found.pkey, 0x8042);
+    ASSERT_EQ(device.port(1, -1, 7), UCS_OK) << device.problem;
+    EXPECT_EQ(device.found.pkey_index, 5) << "a limited member hears full ones";
+    EXPECT_EQ(device.found.pkey, 0x0007);
+    EXPECT_EQ(device.port(1, -1, 0x1234), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(device.problem,
+              "port 1 is no member of partition 0x1234; its partitions: 0x7fff, 0x0042, 0x0123, "
+              "0x0042, 0x0007");
 }
 
 }  // namespace

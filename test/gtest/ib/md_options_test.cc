@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,35 @@ IbMdOptions default_options() {
     IbMdOptions options{};
     EXPECT_EQ(ucs::config_fill(md_options(), &options), UCS_OK);
     return options;
+}
+
+// ---- Entries of the port's tables
+
+TEST(PortOptions, are_read_whole_or_refused) {
+    const auto open = [](const char* gid_index, const char* pkey, PortChoice* choice_p) {
+        IbMdOptions options = default_options();
+        std::strcpy(options.gid_index.text, gid_index);
+        std::strcpy(options.pkey.text, pkey);
+        std::unique_ptr<uct::Md> md;
+        const ucs_status_t status = open_with(options, &md);
+        if (status == UCS_OK)
+            *choice_p = static_cast<IbMd&>(*md).port_choice();
+        return status;
+    };
+    PortChoice choice;
+    EXPECT_EQ(UCS_OK, open("auto", "auto", &choice));
+    EXPECT_EQ(-1, choice.gid_index);
+    EXPECT_EQ(-1, choice.pkey);
+    for (const char* pkey : {"0x8001", "8001", "1", "0X1"}) {
+        choice = {};
+        EXPECT_EQ(UCS_OK, open("3", pkey, &choice)) << pkey;
+        EXPECT_EQ(3, choice.gid_index);
+        EXPECT_EQ(1, choice.pkey) << pkey;
+    }
+    for (const char* pkey : {"", "0", "0x8000", "0x", "10000", "-1", "0x12 ", "part"})
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, open("auto", pkey, &choice)) << pkey;
+    for (const char* index : {"", "-1", "0x1", "1,2", "4294967296"})
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(index, "auto", &choice)) << index;
 }
 
 // ---- Fork

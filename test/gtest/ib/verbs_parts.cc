@@ -41,7 +41,7 @@ ib::OwnedQp make_qp(const ib::IbMd& md, ibv_qp_init_attr attr) {
 void connect(const ib::IbMd& md, ibv_qp& qp, const Peer& peer) {
     const auto modify = md.verbs().modify_qp;
     ib::Port port;
-    require(md.device().port(1, -1, &port, nullptr) == UCS_OK, "port 1 of vhca0");
+    require(md.device().port(1, {}, &port, nullptr) == UCS_OK, "port 1 of vhca0");
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = port.number;

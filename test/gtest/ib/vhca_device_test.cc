@@ -81,7 +81,7 @@ TEST_F(Devices, say_what_they_can) {
     EXPECT_GE(device->port_count(), 1U);
     Port port;
     std::string problem;
-    ASSERT_EQ(device->port(1, -1, &port, &problem), UCS_OK) << problem;
+    ASSERT_EQ(device->port(1, {}, &port, &problem), UCS_OK) << problem;
     EXPECT_EQ(port.number, 1);
     EXPECT_GE(port.mtu_bytes(), 256U);
     EXPECT_EQ(port.pkey, 0xffff);
