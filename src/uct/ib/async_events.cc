@@ -29,6 +29,13 @@ ucs::ReserveVector<AsyncEvent> AsyncEvents::collect(Mailbox& mailbox) {
     return std::exchange(mailbox.events, {});
 }
 
+void AsyncEvents::forget(Mailbox& mailbox, std::uint32_t qp_num) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(mailbox.events, [qp_num](const AsyncEvent& event) {
+        return event.qp_num != 0 && event.qp_num == qp_num;
+    });
+}
+
 void AsyncEvents::deliver(const ibv_async_event& event) {
     void* to = nullptr;  // without a mailbox: an object that nobody wants to hear of
     bool is_for_all = false;

@@ -43,6 +43,9 @@ class AsyncEvents {
     void remove(Mailbox& mailbox);
     /// Takes what the device has, then what lies in this mailbox.
     ucs::ReserveVector<AsyncEvent> collect(Mailbox& mailbox);
+    /// The queue pair was destroyed: its events leave the mailbox, before another one has its
+    /// number. There are no later ones, because ibv_destroy_qp() waits for acknowledgements.
+    void forget(Mailbox& mailbox, std::uint32_t qp_num);
 
   private:
     void deliver(const ibv_async_event& event);

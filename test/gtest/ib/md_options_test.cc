@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "entity.hpp"
-#include "uct/ib/async_events.hpp"
 #include "uct/ib/dc/dc_options.hpp"
 #include "uct/ib/ib_component.hpp"
 #include "uct/ib/ib_md.hpp"
@@ -220,41 +219,6 @@ TEST(ReadsOption, is_limited_by_what_a_queue_pair_may_have_under_way) {
     EXPECT_LE(3, std::ranges::count(asked, 3U)) << "two of rc, one of dc";
     for (const unsigned reads : asked)
         EXPECT_GE(3U, reads);
-}
-
-// ---- Events
-
-// Queue pairs that are made to be tried have no mailbox.
-TEST(AsyncEventsOfObjects, without_a_mailbox_are_nobody_s) {
-    static std::vector<ibv_async_event> left;
-    static ibv_qp qp{};
-    VerbsTable verbs;
-    verbs.get_async_event = [](ibv_context*, ibv_async_event* event) {
-        if (left.empty())
-            return -1;
-        *event = left.back();
-        left.pop_back();
-        return 0;
-    };
-    verbs.ack_async_event = [](ibv_async_event*) {};
-    ibv_context context{};
-    AsyncEvents events(verbs, &context);
-    Mailbox one, other;
-    events.add(one);
-    events.add(other);
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_QP_FATAL;
-    event.element.qp = &qp;
-    left = {event};
-    EXPECT_TRUE(events.collect(one).empty());
-    qp.qp_context = &other;
-    left = {event};
-    EXPECT_TRUE(events.collect(one).empty());
-    EXPECT_EQ(1U, events.collect(other).size());
-    event.event_type = IBV_EVENT_PORT_ERR;
-    left = {event};
-    EXPECT_EQ(1U, events.collect(one).size());
-    EXPECT_EQ(1U, events.collect(other).size());
 }
 
 }  // namespace

@@ -33,9 +33,11 @@ void RcEp::destroy_queue_pairs() {
         ibv_qp* qp = std::exchange(*qp_p, nullptr);
         if (qp == nullptr)
             continue;
-        owner().map_qp(qp->qp_num, nullptr);
+        const std::uint32_t number = qp->qp_num;
+        owner().map_qp(number, nullptr);
         if (owner().verbs().destroy_qp(qp) != 0)
             TW_LOG_ERROR("ibv_destroy_qp failed: %s", std::strerror(errno));
+        owner().ib_md().async().forget(owner().mailbox(), number);
     }
 }
 
