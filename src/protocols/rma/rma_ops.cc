@@ -32,6 +32,8 @@ void RmaOps::end(Request& request) {
     RmaOp* const op = std::exchange(request.rma, nullptr);
     while (RmaPiece* piece = op->pieces.pop_front())
         piece->request = nullptr;
+    if (op->owes_notice && request.ep != nullptr && request.ep->state() != EpState::kFailed)
+        request.ep->window().notice_is_off();
     op->key->let_go();
     op->~RmaOp();
     ops_.put(op);

@@ -32,11 +32,8 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     }
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
-    if (request.rma != nullptr) {
-        if (request.rma->owes_notice && ep != nullptr)
-            ep->window().notice_is_off();
+    if (request.rma != nullptr)
         rma_ops.end(request);
-    }
     if (request.registration != nullptr) {
         uct_md_mem_dereg(context_.domains()[request.registered_in].md,
                          std::exchange(request.registration, nullptr));
