@@ -100,7 +100,7 @@ TEST(TcpQueue, the_completion_of_a_flush_may_cancel_the_receive_that_is_filled) 
     Receive first(full, 8), second(full, 8);
     ASSERT_EQ(UCS_OK, first.post(1));
     ASSERT_EQ(UCS_OK, second.post(2));
-    for (const uct_tag_t tag : {1, 2})
+    for (const uct_tag_t tag : {uct_tag_t{1}, uct_tag_t{2}})
         ASSERT_TRUE(steps_until({&peer, &full}, [&] {
             return uct_ep_tag_eager_short(back.forward, tag, nullptr, 0) == UCS_OK;
         }));
