@@ -72,7 +72,8 @@ void MessageLimits::set(const Device& device, const Port& port) {
     const ibv_device_attr& attr = device.attr().orig_attr;
     mtu_bytes = port.mtu_bytes();
     has_atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
-    sges_max = std::min<unsigned>(kSgesMax, static_cast<unsigned>(attr.max_sge));
+    sges_max = std::min(
+        {kSgesMax, static_cast<unsigned>(options.tx_sges), static_cast<unsigned>(attr.max_sge)});
     message_max = std::min<std::size_t>(port.attr.max_msg_sz, std::size_t{1} << 30);
     rndv_bytes_max = has_device_tags ? message_max : std::size_t{UINT32_MAX};
     rndv_behind_max = seg_bytes - sizeof(ibv_rvh);

@@ -305,7 +305,7 @@ TEST(SendQueuesOfCards, that_are_too_deep_are_refused_with_the_cause) {
     EXPECT_THROW(Entity(resource_of("rc"), options), std::runtime_error);
     verbs->create_qp = create_qp;
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                HasSubstr("TAGWIRE_RC_TX_DEPTH=256 requests of 16 gather elements"));
+                HasSubstr("TAGWIRE_RC_TX_DEPTH=256 requests of 8 gather elements"));
     EXPECT_EQ(tries, 2);
 }
 
@@ -356,7 +356,8 @@ const DciLimits kDciLimits[] = {
     {"depth", 500, 16, 256, 6,
      "the send queue has 512 requests (TAGWIRE_DC_TX_DEPTH, twice that with streams); the device "
      "reports at most 32768 (max_qp_wr)"},
-    {"pieces", 512, 15, 256, 6, "16 gather elements per request; the device reports 30 (max_sge)"},
+    {"pieces", 512, 7, 256, 6,
+     "8 gather elements per request (TAGWIRE_DC_TX_SGES); the device reports 30 (max_sge)"},
     {"inline_bytes", 512, 16, 127, 6,
      "128 inline bytes per request (TAGWIRE_DC_INLINE_BYTES) are more than the device allows"},
     {"streams", 512, 16, 256, 3, "16 streams per DCI; the device reports 64"},

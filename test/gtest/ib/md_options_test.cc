@@ -221,5 +221,30 @@ TEST(ReadsOption, is_limited_by_what_a_queue_pair_may_have_under_way) {
         EXPECT_GE(3U, reads);
 }
 
+// ---- Gather elements
+
+// Each makes every place of a send queue longer, whatever is sent.
+TEST(GatherElements, of_a_queue_pair_are_those_that_the_option_says) {
+    const Replaced replaced;
+    static std::vector<unsigned> asked;
+    asked.clear();
+    Replaced::table->create_qp = [](ibv_pd* pd, ibv_qp_init_attr* init) {
+        if (init->cap.max_send_wr > 1)
+            asked.push_back(init->cap.max_send_sge);
+        return Replaced::real.create_qp(pd, init);
+    };
+    test::EntityOptions options;
+    for (const unsigned elements : {2U, 8U, 16U}) {
+        options.iface_config = {{"RC_TX_SGES", std::to_string(elements)}};
+        const test::Entity entity(test::resource_of("rc"), options);
+        EXPECT_EQ(elements - 1, entity.attr().cap.am.max_iov);
+        EXPECT_EQ(elements - 1, entity.attr().cap.put.max_iov);
+        EXPECT_EQ(elements, asked.back());
+    }
+    options.iface_config = {{"DC_TX_SGES", "3"}};
+    EXPECT_EQ(2U, test::Entity(test::resource_of("dc"), options).attr().cap.get.max_iov);
+    EXPECT_EQ(7U, test::Entity(test::resource_of("rc")).attr().cap.am.max_iov);
+}
+
 }  // namespace
 }  // namespace tagwire::ib
