@@ -180,8 +180,8 @@ void Outbox::flush() {
         return;
     is_flushing_ = true;  // no post goes
     lacks_memory_ = false;
-    for (auto& each : posts_) {
-        Post& post = each.second;
+    for (auto& entry : posts_) {
+        Post& post = entry.second;
         while (!post.waiting.empty()) {
             const Waiting& first = post.waiting.front();
             const LetterBytes bytes = first.bytes;
