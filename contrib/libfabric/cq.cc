@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cq.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -301,7 +303,19 @@ ssize_t Cq::nothing_read() const {
 }
 
 ssize_t Cq::read(void* buf, std::size_t count, fi_addr_t* sources) {
-    const Guard guard(domain);
+    ssize_t taken = 0;
+    bool is_one_of_many = false;
+    {
+        const Guard guard(domain);
+        taken = read_locked(buf, count, sources);
+        is_one_of_many = taken == -FI_EAGAIN && domain.polls_beside_others();
+    }
+    if (is_one_of_many)
+        sched_yield();
+    return taken;
+}
+
+ssize_t Cq::read_locked(void* buf, std::size_t count, fi_addr_t* sources) {
     if (is_idle() || count == 0)
         progress();
     if (has_marks_)
@@ -317,7 +331,11 @@ ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int 
     const Deadline deadline(timeout_ms);
     Sleep sleep(sleeper_);
     for (;;) {
-        const ssize_t taken = read(buf, count, sources);
+        ssize_t taken = 0;
+        {
+            const Guard guard(domain);
+            taken = read_locked(buf, count, sources);
+        }
         {
             const Guard guard(domain);
             sleep.awake();

@@ -108,6 +108,7 @@ class Cq : public fid_cq {
     fi_cq_err_entry next_error() const;
     void progress();
     ssize_t nothing_read() const;
+    ssize_t read_locked(void* buf, std::size_t count, fi_addr_t* sources);
 
     EntryQueue entries_;
     std::size_t full_bytes_;  ///< Entries of that length, with the errors, are `size`.

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "progress.hpp"
@@ -54,6 +56,13 @@ class Domain : public fid_domain {
     /// Takes completions that have no callback from the workers. The lock is held.
     void drop_reports();
     bool needs_lock() const { return is_locked && has_threads(); }
+    /// A thread has polled in vain. True: so has another one before, and the caller gives its
+    /// processor away behind the lock: who they wait for may have none. The lock is held.
+    bool polls_beside_others() {
+        const std::thread::id me = std::this_thread::get_id();
+        const std::thread::id before = std::exchange(idle_poller_, me);
+        return is_locked && before != me && before != std::thread::id();
+    }
 
     Fabric& fabric;
     const bool is_locked;
@@ -67,6 +76,9 @@ class Domain : public fid_domain {
     std::atomic<int> children = 0;
     bool is_progressed = false;  ///< By the program, since auto_progress has looked.
     std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.
+
+  private:
+    std::thread::id idle_poller_;  ///< The thread of the last poll that was in vain.
 };
 
 /// Held by every call on a domain or on what belongs to it. It locks nothing while the process has

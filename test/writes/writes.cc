@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library for LD_PRELOAD that counts a process's calls of send() and sendmsg() on stream sockets,
-// as the transport tcp writes.
+// as the transport tcp writes, and those of sched_yield().
 //
-// Test programs read the number by tagwire_writes(). TAGWIRE_TEST_WRITES=<file>: at its end each
-// process that has written adds a line with its number.
+// Test programs read the numbers by tagwire_writes() and tagwire_yields(). TAGWIRE_TEST_WRITES=
+// <file>: at its end each process that has written adds a line with the number of its writes.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -16,6 +16,7 @@
 namespace {
 
 std::atomic<unsigned long> count{0};
+std::atomic<unsigned long> yields{0};
 
 void add(int fd) {
     int type = 0;
@@ -45,6 +46,16 @@ extern "C" {
 
 [[gnu::visibility("default")]] unsigned long tagwire_writes() {
     return count.load(std::memory_order_relaxed);
+}
+
+[[gnu::visibility("default")]] unsigned long tagwire_yields() {
+    return yields.load(std::memory_order_relaxed);
+}
+
+[[gnu::visibility("default")]] int sched_yield() {
+    static auto* const real = next<int (*)()>("sched_yield");
+    yields.fetch_add(1, std::memory_order_relaxed);
+    return real();
 }
 
 [[gnu::visibility("default")]] ssize_t send(int fd, const void* data, std::size_t length,
