@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cntr.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "deadline.hpp"
 #include "ep.hpp"
@@ -180,17 +183,26 @@ void Cntr::progress() {
 }
 
 std::uint64_t Cntr::read() {
-    const Guard guard(domain);
-    progress();
-    seen_ = successes_ + errors_;
-    return successes_;
+    return look_at(successes_);
 }
 
 std::uint64_t Cntr::read_errors() {
-    const Guard guard(domain);
-    progress();
-    seen_ = successes_ + errors_;
-    return errors_;
+    return look_at(errors_);
+}
+
+std::uint64_t Cntr::look_at(const std::uint64_t& number) {
+    std::uint64_t found = 0;
+    bool is_one_of_many = false;
+    {
+        const Guard guard(domain);
+        progress();
+        found = number;
+        const bool is_idle = std::exchange(seen_, successes_ + errors_) == successes_ + errors_;
+        is_one_of_many = is_idle && domain.polls_beside_others();
+    }
+    if (is_one_of_many)
+        sched_yield();
+    return found;
 }
 
 void Cntr::add(std::uint64_t successes, std::uint64_t errors) {

@@ -60,6 +60,8 @@ class Cntr : public fid_cntr {
 
   private:
     void progress();
+    /// One of the two numbers, behind progress.
+    std::uint64_t look_at(const std::uint64_t& number);
 
     std::uint64_t successes_ = 0;
     std::uint64_t errors_ = 0;

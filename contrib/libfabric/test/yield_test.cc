@@ -23,8 +23,8 @@ class FiYields : public Pair {
         if (yields_ == nullptr)
             GTEST_SKIP() << "libwrites.so is not preloaded";
     }
-    /// The calls of so many threads that read an empty queue in turn.
-    unsigned long yields_of(unsigned threads) {
+    /// The calls of so many threads that read an empty queue in turn, or do what `read` does.
+    unsigned long yields_of(unsigned threads, const std::function<void()>& read) {
         const unsigned long before = yields_();
         std::mutex lock;
         std::condition_variable turn_changed;
@@ -33,8 +33,7 @@ class FiYields : public Pair {
             for (unsigned long i = which; i < kReads; i += threads) {
                 std::unique_lock guard(lock);
                 turn_changed.wait(guard, [&] { return turn == i; });
-                fi_cq_tagged_entry entry{};
-                EXPECT_EQ(fi_cq_read(a.rx.get(), &entry, 1), -FI_EAGAIN);
+                read();
                 ++turn;
                 turn_changed.notify_all();
             }
@@ -47,6 +46,13 @@ class FiYields : public Pair {
         return yields_() - before;
     }
 
+    unsigned long yields_of(unsigned threads) {
+        return yields_of(threads, [this] {
+            fi_cq_tagged_entry entry{};
+            EXPECT_EQ(fi_cq_read(a.rx.get(), &entry, 1), -FI_EAGAIN);
+        });
+    }
+
     unsigned long (*yields_)() = nullptr;
 };
 
@@ -55,6 +61,14 @@ TEST_F(FiYields, threads_that_read_empty_queues_in_turn_yield) {
     wanted.threading = FI_THREAD_SAFE;
     open(wanted);
     EXPECT_GE(yields_of(4), kReads - 1);
+}
+
+TEST_F(FiYields, and_those_that_read_counters_that_stand) {
+    Wanted wanted;
+    wanted.threading = FI_THREAD_SAFE;
+    wanted.has_counters = true;
+    open(wanted);
+    EXPECT_GE(yields_of(4, [this] { fi_cntr_read(a.rx_cntr.get()); }), kReads - 1);
 }
 
 TEST_F(FiYields, one_thread_that_reads_an_empty_queue_does_not_yield) {
