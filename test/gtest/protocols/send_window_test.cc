@@ -128,7 +128,7 @@ class WindowTest : private Settings, public RmaTest {
 using MsgLimitsWindow = WindowTest;
 
 constexpr std::size_t kFewBytes = 8, kManyBytes = 4000;
-constexpr std::uint64_t kFewCount = 40'000, kManyCount = 6000;
+constexpr std::uint64_t kFewCount = 36'000, kManyCount = 6000, kNotices = 22'000;
 
 TEST_F(MsgLimitsWindow, short_messages_that_nobody_receives_yet_wait_at_their_sender) {
     ASSERT_NO_FATAL_FAILURE(send_all(kFewBytes, kFewCount, 8));
@@ -211,7 +211,7 @@ TEST_F(MsgLimitsWindow, notices_that_nobody_polls_wait_at_their_sender) {
     node(1).done.clear();
     tw_op_t how{};
     how.flags = TW_OP_IMM | TW_OP_INJECT;
-    for (std::uint64_t i = 0; i < kFewCount; ++i) {
+    for (std::uint64_t i = 0; i < kNotices; ++i) {
         how.imm = i;
         ASSERT_GE(tw_put(ours_, &i, sizeof i, memory.address(), key, &how, nullptr), TW_OK);
         if (i % 8 == 0)
@@ -219,8 +219,8 @@ TEST_F(MsgLimitsWindow, notices_that_nobody_polls_wait_at_their_sender) {
     }
     receive_alone();
     expect_within_window(kFewBytes);
-    run_until([&] { return node(1).done.size() == kFewCount || has_failed(); });
-    ASSERT_EQ(node(1).done.size(), kFewCount);
+    run_until([&] { return node(1).done.size() == kNotices || has_failed(); });
+    ASSERT_EQ(node(1).done.size(), kNotices);
     for (const tw_completion_t& done : node(1).done)
         order_.add(done.imm);
     EXPECT_EQ(order_.wrong, 0U);
