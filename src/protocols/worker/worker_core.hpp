@@ -228,7 +228,9 @@ class InCallback {
     WorkerCore& worker_;
 };
 
-/// As InCallback: other threads may enter meanwhile, as the callback itself may.
+/// As InCallback: other threads may enter meanwhile, as the callback itself may. Such a thread may
+/// have been told of the event before the callback had run, so its end is another one: who waits
+/// for what the callback does looks again.
 class Unlocked {
   public:
     explicit Unlocked(WorkerCore& worker) : worker_(worker), callback_(worker) {
@@ -242,6 +244,7 @@ class Unlocked {
             return;
         worker_.lock.lock_behind_others();
         worker_.open_if_wanted();
+        worker_.count_event();
     }
 
   private:

@@ -62,6 +62,70 @@ TEST_F(MsgWaitThreads, threads_that_wait_for_their_requests_all_end) {
     }
 }
 
+/// A callback of one thread that another one looks at while it runs.
+struct AmidCallback {
+    std::atomic<bool> has_begun{false}, may_end{false}, has_ended{false};
+
+    void run() {
+        has_begun = true;
+        while (!may_end)
+            std::this_thread::yield();
+        has_ended = true;
+    }
+};
+
+void amid_handler(void* arg, tw_am_t*) {
+    static_cast<AmidCallback*>(arg)->run();
+}
+
+void amid_completion(const tw_completion_t* done) {
+    static_cast<AmidCallback*>(done->context)->run();
+}
+
+// The wait of one thread may return for an event whose callback still runs in another one. It must
+// not miss the end of that.
+TEST_F(MsgWaitThreads, a_wait_returns_for_what_a_callback_has_done) {
+    for (const bool is_handler : {true, false}) {
+        Node from(context_.get());
+        Node shared(context_.get(), TW_THREAD_MULTI);
+        AmidCallback amid;
+        char text = 0;
+        tw_op_t receives{};
+        receives.complete = amid_completion;
+        receives.context = &amid;
+        if (is_handler) {
+            ASSERT_EQ(tw_am_register(shared.worker(), 3, amid_handler, &amid), TW_OK);
+        } else {
+            ASSERT_EQ(tw_tag_recv(shared.worker(), &text, 1, 3, 0, &receives, nullptr),
+                      TW_INPROGRESS);
+        }
+        const tw_ep_h ep = from.to(shared);
+        run_until([&] {
+            from.progress();
+            shared.progress();
+            return !from.events.empty() && !shared.events.empty();
+        });
+        while (tw_worker_wait(shared.worker(), TW_WAIT_YIELD, 0) != TW_ERR_TIMED_OUT) {
+        }
+        std::thread other([&] {
+            EXPECT_GE(is_handler ? tw_am_send(ep, 3, nullptr, 0, "x", 1, nullptr, nullptr)
+                                 : tw_tag_send(ep, "x", 1, 3, nullptr, nullptr),
+                      TW_OK);
+            while (!amid.has_ended) {
+                from.progress();
+                shared.progress();
+            }
+        });
+        while (!amid.has_begun)
+            std::this_thread::yield();
+        while (tw_worker_wait(shared.worker(), TW_WAIT_YIELD, 0) != TW_ERR_TIMED_OUT) {
+        }
+        amid.may_end = true;
+        EXPECT_EQ(tw_worker_wait(shared.worker(), TW_WAIT_SLEEP, kPatience), TW_OK);
+        other.join();
+    }
+}
+
 TEST_F(MsgWaitThreads, any_thread_may_use_a_worker_of_multi_mode) {
     Node shared(context_.get(), TW_THREAD_MULTI);
     constexpr int kThreads = 4, kMessages = 500;
