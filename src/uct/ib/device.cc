@@ -154,6 +154,23 @@ ucs_status_t Device::port(std::uint8_t number, const PortChoice& choice, Port* p
     return UCS_OK;
 }
 
+int Device::index_of_gid(const Port& port) const {
+    const auto holds = [&](int index) {
+        ibv_gid_entry entry{};
+        const int error = verbs().query_gid_ex(
+            context_, port.number, static_cast<std::uint32_t>(index), &entry, 0, sizeof entry);
+        const bool is_roce_v1 = port.is_ethernet && entry.gid_type == IBV_GID_TYPE_ROCE_V1;
+        return error == 0 && is_roce_v1 == port.is_roce_v1 &&
+               std::memcmp(entry.gid.raw, port.gid.raw, sizeof port.gid.raw) == 0;
+    };
+    if (holds(port.gid_index))
+        return port.gid_index;
+    for (int index = 0; index < gid_count(port); ++index)
+        if (holds(index))
+            return index;
+    return -1;
+}
+
 Device::Device(const ListedDevice& listed, ibv_context* context)
     : name_(listed.name),
       library_(listed.library),

@@ -93,6 +93,8 @@ class Device {
     /// `problem_p` may be null.
     ucs_status_t port(std::uint8_t number, const PortChoice& choice, Port* port_p,
                       std::string* problem_p) const;
+    /// Where the port's table has its GID now; -1: nowhere.
+    [[nodiscard]] int index_of_gid(const Port& port) const;
 
   private:
     Device(const ListedDevice& listed, ibv_context* context);

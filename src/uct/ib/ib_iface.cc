@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/ib_iface.hpp"
 
+#include <arpa/inet.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -161,7 +163,31 @@ void IbIface::wake_after(std::uint64_t ns) {
 }
 
 ucs::ReserveVector<AsyncEvent> IbIface::take_async_events() {
-    return md_.async().collect(mailbox_);
+    ucs::ReserveVector<AsyncEvent> events = md_.async().collect(mailbox_);
+    for (const AsyncEvent& event : events)
+        if (event.type == IBV_EVENT_GID_CHANGE && event.port == port_.number)
+            find_gid_again();
+    return events;
+}
+
+// Peers have the GID. Endpoints that connect from now on name its entry in the table, which another
+// address may have by now.
+void IbIface::find_gid_again() {
+    const int index = md_.device().index_of_gid(port_);
+    if (index == port_.gid_index)
+        return;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    ::inet_ntop(AF_INET6, port_.gid.raw, text.data(), text.size());
+    if (index < 0) {
+        TW_LOG_WARN(
+            "%s: port %d has lost the address %s: peers cannot connect to the interface any "
+            "more; open another one",
+            md_.device().name().c_str(), port_.number, text.data());
+        return;
+    }
+    TW_LOG_INFO("%s: the address %s of port %d has moved from entry %d of its GIDs to %d",
+                md_.device().name().c_str(), text.data(), port_.number, port_.gid_index, index);
+    port_.gid_index = index;
 }
 
 void IbIface::query_base(uct_iface_attr_t* attr) const {

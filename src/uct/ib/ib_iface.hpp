@@ -60,6 +60,7 @@ class IbIface : public uct::BaseIface {
   private:
     ucs_status_t open_descriptors();
     void watch(int fd);
+    void find_gid_again();
 
     IbMd& md_;
     std::uint32_t link_mtu_bytes_ = 0;

@@ -157,5 +157,19 @@ TEST(Port, takes_the_partition_that_was_asked_for) {
               "0x0042, 0x0007");
 }
 
+TEST(Port, is_told_where_its_gid_is_now) {
+    Ethernet device;
+    auto& gids = device.ports[0].gids;
+    gids = {gid_entry("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V2),
+            gid_entry("::ffff:10.0.0.2", IBV_GID_TYPE_ROCE_V2)};
+    ASSERT_EQ(device.port(1, -1), UCS_OK) << device.problem;
+    EXPECT_EQ(device.opened->index_of_gid(device.found), 0);
+    gids = {gid_entry("::ffff:10.0.0.2", IBV_GID_TYPE_ROCE_V2),
+            gid_entry("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V2)};
+    EXPECT_EQ(device.opened->index_of_gid(device.found), 1);
+    gids[1] = gid_entry("::ffff:10.0.0.1", IBV_GID_TYPE_ROCE_V1);
+    EXPECT_EQ(device.opened->index_of_gid(device.found), -1) << "frames that peers do not take";
+}
+
 }  // namespace
 }  // namespace tagwire::ib

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "entity.hpp"
@@ -244,6 +245,47 @@ TEST(GatherElements, of_a_queue_pair_are_those_that_the_option_says) {
     options.iface_config = {{"DC_TX_SGES", "3"}};
     EXPECT_EQ(2U, test::Entity(test::resource_of("dc"), options).attr().cap.get.max_iov);
     EXPECT_EQ(7U, test::Entity(test::resource_of("rc")).attr().cap.am.max_iov);
+}
+
+// ---- A table of GIDs that changes
+
+TEST(GidTable, that_has_changed_is_followed_by_new_endpoints) {
+    constexpr std::uint32_t kEntry = 2;
+    const Replaced replaced;
+    static bool has_moved, was_told;
+    static std::vector<unsigned> used;
+    has_moved = was_told = false;
+    used.clear();
+    Replaced::table->query_gid_ex = [](ibv_context* context, std::uint32_t port,
+                                       std::uint32_t index, ibv_gid_entry* entry,
+                                       std::uint32_t flags, std::size_t bytes) {
+        if (has_moved && index != kEntry)
+            return ENODATA;
+        return Replaced::real.query_gid_ex(context, port, 0, entry, flags, bytes);
+    };
+    Replaced::table->get_async_event = [](ibv_context* context, ibv_async_event* event) {
+        if (!has_moved || std::exchange(was_told, true))
+            return Replaced::real.get_async_event(context, event);
+        event->event_type = IBV_EVENT_GID_CHANGE;
+        event->element.port_num = 1;
+        return 0;
+    };
+    Replaced::table->ack_async_event = [](ibv_async_event*) {};
+    Replaced::table->modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+        if ((mask & IBV_QP_AV) != 0)
+            used.push_back(attr->ah_attr.grh.sgid_index);
+        return Replaced::real.modify_qp(qp, attr, mask);
+    };
+    test::EntityOptions options;
+    options.iface_config = {{"RC_TAG_MATCHING", "software"}};
+    test::Entity entity(test::resource_of("rc"), options);
+    const test::Connection before = test::connect(entity, entity);
+    EXPECT_EQ((std::vector{0U, 0U}), used);
+    has_moved = true;
+    for (int i = 0; i < 10'000'000 && fact_of(entity, "gid_index") != kEntry; ++i)
+        entity.progress();
+    const test::Connection after = test::connect(entity, entity);
+    EXPECT_EQ((std::vector{0U, 0U, kEntry, kEntry}), used);
 }
 
 }  // namespace
