@@ -134,7 +134,8 @@ constexpr Option kOptions[] = {
      .unit = "ns",
      .default_value = "1s",
      .doc = "Silence of a peer after which it is probed, if the endpoint waits for it or the "
-            "interface has an error handler; 0: never.",
+            "interface has an error handler; 0: never. An endpoint that waits for credit asks "
+            "again after two intervals, in case the answer was lost; with 0 it does not.",
      .offset = offsetof(DcOptions, messages.keepalive_ns),
      .min = 0,
      .max = 3'600'000'000'000},
