@@ -96,8 +96,9 @@ int add_library(dl_phdr_info* info, std::size_t, void*) {
     const char* name = slash == nullptr ? info->dlpi_name : slash + 1;
     if (std::strncmp(name, tested_name, std::strlen(tested_name)) == 0)
         libraries.tested = range;
-    constexpr const char* kNeutral[] = {"libc.so",    "libstdc++.so", "libgcc_s.so",
-                                        "libasan.so", "libubsan.so",  "libnomem.so"};
+    // A sanitizer's backtrace() has a frame of its runtime.
+    constexpr const char* kNeutral[] = {"libc.so",     "libstdc++.so", "libgcc_s.so", "libasan.so",
+                                        "libubsan.so", "libclang_rt.", "libnomem.so"};
     for (const char* neutral : kNeutral)
         if (std::strncmp(name, neutral, std::strlen(neutral)) == 0 &&
             libraries.count < kLibrariesMax)
