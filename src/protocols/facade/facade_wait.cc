@@ -52,8 +52,10 @@ class Wait {
             if (TxContexts* contexts = worker_.tx_contexts())
                 sent_ = contexts->progress_contexts();
             const tw_status_t status = turn(is_over);
-            if (status != TW_INPROGRESS)
+            if (status != TW_INPROGRESS) {
+                worker_.lock.give_way();  // this thread may wait again at once
                 return status;
+            }
             if (falls_asleep_)
                 sleep();
             else if (mode_ == TW_WAIT_YIELD)
