@@ -5,7 +5,8 @@
 
 #include "protocols/connect/connector.hpp"
 #include "protocols/request/rail.hpp"
-#include "ucs/log/log.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/repeats.hpp"
 
 namespace tagwire::proto {
 
@@ -69,8 +70,9 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
             ep_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
             reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
         if (status != UCS_OK) {
-            TW_LOG_ERROR("endpoint of %s: the peer's offer cannot be used: %s", rail_->transport(),
-                         ucs_status_string(status));
+            TW_LOG_REPEATED(ucs::LogLevel::kError, rail_->worker().refusals.due("offer"),
+                            "endpoint of %s: the peer's offer cannot be used: %s",
+                            rail_->transport(), ucs_status_string(status));
             return false;
         }
         is_connected_ = true;

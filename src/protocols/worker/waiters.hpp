@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "ucs/log/repeats.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
@@ -37,7 +37,7 @@ class WakeEvent {
 };
 
 template <class Event>
-struct BasicWaiter {
+struct BasicWaiter : ucs::FromReserve {
     std::uintptr_t thread = 0;
     std::uint64_t seen_ends = 0;     // when its last tw_worker_wait() returned
     std::uint64_t seen_signals = 0;  // likewise
@@ -112,7 +112,8 @@ class Waiters {
         all_.erase(oldest != all_.end() ? oldest : std::ranges::find_if(all_, is_idle));
     }
 
-    std::vector<std::unique_ptr<Waiter>> all_;  // those seen last are at the end
+    // From the reserve: progress takes note of the thread that calls it, and cannot fail.
+    ucs::ReserveVector<std::unique_ptr<Waiter>> all_;  // those seen last are at the end
     std::size_t sleeping_ = 0;
 };
 

@@ -31,6 +31,7 @@
 #include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_counters.hpp"
 #include "ucs/debug/check.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -158,6 +159,7 @@ class WorkerCore : public tw_worker {
     ReceivePath receive_path;
     WorkerLock lock;
     std::unique_ptr<Lookout> lookout;  // set_lookout(); null: nobody needed one
+    ucs::Repeats refusals;             // of messages that any stranger may send
 
   protected:
     WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx, PeerTable& peers,

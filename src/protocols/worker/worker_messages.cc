@@ -252,7 +252,8 @@ ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
     if (!decode(came.bytes(), &wireup, &behind))
         return worker.garbage("wire-up", came.length);
     if (wireup.version != kWireVersion || wireup.to != worker.id()) {
-        TW_LOG_ERROR(
+        TW_LOG_REPEATED(
+            ucs::LogLevel::kError, worker.refusals.due("wire-up"),
             "wire-up message of worker %016lx refused: it has version %u and is for worker %016lx; "
             "expected version %u, for worker %016lx",
             wireup.from, wireup.version, wireup.to, kWireVersion, worker.id());

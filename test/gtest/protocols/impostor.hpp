@@ -63,6 +63,7 @@ class Impostor {
     /// False: it was not so within some time.
     bool run_until(Node& victim, const std::function<bool()>& is_over);
 
+    Bytes hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerRail>& more) const;
     /// Messages of that kind that have come, oldest first, and are taken.
     std::vector<Bytes> taken(proto::AmId am);
     /// The number of the victim's first rail of that transport.
@@ -75,7 +76,6 @@ class Impostor {
 
   private:
     void say_hello(const ucs::ReserveVector<proto::PeerRail>& more);
-    Bytes hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerRail>& more) const;
     bool look_for_hello();
 
     std::string transport_;

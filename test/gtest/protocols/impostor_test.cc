@@ -115,6 +115,25 @@ TEST_F(MsgImpostor, a_connection_may_have_the_name_of_one_that_is_over) {
     EXPECT_NE(impostor_.name(), 0U);
 }
 
+// Strangers may send as many as they like.
+TEST_F(MsgImpostor, hellos_of_another_version_do_not_fill_the_log) {
+    constexpr unsigned kHellos = 64;
+    ASSERT_NO_FATAL_FAILURE(greet());
+    Bytes hello = impostor_.hello(0, {});
+    hello[offsetof(proto::Wireup, version)] ^= std::byte{0x40};
+    const std::uint64_t before = garbage();
+    ::testing::internal::CaptureStderr();
+    for (unsigned i = 0; i < kHellos; ++i)
+        impostor_.send(victim(), proto::AmId::kWireup, hello);
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + kHellos; }));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    unsigned lines = 0;
+    for (std::size_t at = 0; (at = log.find("refused", at)) != std::string::npos; ++at)
+        ++lines;
+    EXPECT_GE(lines, 1U);
+    EXPECT_LE(lines, 7U) << log;
+}
+
 TEST_F(MsgImpostor, a_transmit_context_speaks_for_its_worker) {
     constexpr std::uint64_t kWorker = 77;
     impostor_.be_tx_context(1, kWorker);

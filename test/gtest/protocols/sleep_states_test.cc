@@ -28,7 +28,7 @@ constexpr auto kWindow = std::chrono::milliseconds(8);
 constexpr unsigned kFew = 100;
 /// Windows within which a worker may have something to do: a device ends what waits for it, one by
 /// one.
-constexpr unsigned kWindowsMax = 100;
+constexpr unsigned kWindowsMax = 1000;
 
 /// Whether the program slept to the end of the window, and was woken few times before.
 bool has_slept(Node& sleeper, int fd) {
