@@ -156,7 +156,7 @@ ucs_status_t SendQueue::send_now(Control message) {
 void SendQueue::remove(Request& request) {
     of(request.line).erase(request);
     request.is_queued = false;
-    if (index(request.line) < kOperationLines && RequestList::is_linked(request))
+    if (index_of(request.line) < kOperationLines && RequestList::is_linked(request))
         fences_.erase(request);
 }
 

@@ -42,6 +42,11 @@ struct Outgoing;
 /// Some of it has gone.
 bool has_begun(const Request& request);
 
+/// The place in arrays that have one element for each line.
+constexpr std::size_t index_of(Line line) {
+    return static_cast<std::size_t>(line);
+}
+
 class SendQueue {
   public:
     explicit SendQueue(Endpoint& ep) : ep_(ep) {}
@@ -133,9 +138,8 @@ class SendQueue {
     /// There was nothing to do, something was done, the transport is full.
     enum class Step : std::uint8_t { kIdle, kDone, kFull };
 
-    static constexpr std::size_t index(Line line) { return static_cast<std::size_t>(line); }
-    RequestQueue& of(Line line) { return lines_[index(line)]; }
-    const RequestQueue& of(Line line) const { return lines_[index(line)]; }
+    RequestQueue& of(Line line) { return lines_[index_of(line)]; }
+    const RequestQueue& of(Line line) const { return lines_[index_of(line)]; }
     void add(Line line, Request& request);
     Line line_of_new(const Request& request) const;
     bool is_among_parts(Line line) const;

@@ -76,8 +76,8 @@ bool SendQueue::may_start(const Request& request) const {
     if (request.kind == RequestKind::kRma) {
         if (!may_ask(request))
             return false;
-    } else if (ep_.outstanding[index(Line::kMessages)].size() +
-                   ep_.outstanding[index(Line::kUrgent)].size() + ep_.flushes().size() >=
+    } else if (ep_.outstanding[index_of(Line::kMessages)].size() +
+                   ep_.outstanding[index_of(Line::kUrgent)].size() + ep_.flushes().size() >=
                kNamedMax) {
         return false;
     }
@@ -90,7 +90,7 @@ bool SendQueue::may_start(const Request& request) const {
             return false;
     }
     return !is_fence ||
-           (ep_.outstanding_count() == 0 && ep_.flushes().is_empty() && !ep_.rma.awaits_replies());
+           (outstanding_count(ep_) == 0 && ep_.flushes().is_empty() && !ep_.rma.awaits_replies());
 }
 
 /// Enough replies have come; and no put by messages has begun in another line.

@@ -275,7 +275,7 @@ void Endpoint::disconnect() {
 }
 
 bool Endpoint::has_no_work() const {
-    return outstanding_count() == 0 && receiving.empty() && !queue_.has_operations() &&
+    return outstanding_count(*this) == 0 && receiving.empty() && !queue_.has_operations() &&
            flushes_.is_empty();
 }
 
@@ -335,7 +335,7 @@ std::string Endpoint::description() const {
         text +=
             is_paused_ ? ", all messages paused by the peer" : ", eager data paused by the peer";
     for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
-                                       {outstanding_count(), "outstanding"},
+                                       {outstanding_count(*this), "outstanding"},
                                        {receiving.size(), "being received"},
                                        {flushes_.size(), "flushes"},
                                        {queue_.controls(), "control messages to send"}}) {

@@ -118,7 +118,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Connector& connector() { return connector_; }
     SendQueue& queue() { return queue_; }
     SendWindow& window() { return window_; }
-    const SendWindow& window() const { return window_; }
     EagerSender& eager() { return eager_; }
     RndvSender& rndv() { return rndv_; }
     Flushes& flushes() { return flushes_; }
@@ -212,18 +211,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_paused() const { return is_paused_; }
     /// No operation of a program is under way.
     bool has_no_work() const;
-    /// `outstanding` or `receiving`.
-    RequestList& list_of(const Request& request) {
-        return request.kind == RequestKind::kReceive
-                   ? receiving
-                   : outstanding[static_cast<std::size_t>(request.stream)];
-    }
-    std::size_t outstanding_count() const {
-        std::size_t count = 0;
-        for (const RequestList& list : outstanding)
-            count += list.size();
-        return count;
-    }
     /// Nothing of either side is on its way.
     bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
     /// For people.
@@ -314,6 +301,19 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Connector connector_{*this};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
+
+/// `outstanding` or `receiving`.
+inline RequestList& list_of(Endpoint& ep, const Request& request) {
+    return request.kind == RequestKind::kReceive
+               ? ep.receiving
+               : ep.outstanding[static_cast<std::size_t>(request.stream)];
+}
+inline std::size_t outstanding_count(const Endpoint& ep) {
+    std::size_t count = 0;
+    for (const RequestList& list : ep.outstanding)
+        count += list.size();
+    return count;
+}
 
 /// The peer is a transmit context of a worker.
 inline bool is_to_tx_context(const Endpoint& ep) {

@@ -12,7 +12,7 @@ namespace tagwire::proto {
 void WorkerCore::set_outstanding(Request& request, Endpoint& ep) {
     request.ep = &ep;
     request.is_outstanding = true;
-    ep.list_of(request).push_back(request);
+    list_of(ep, request).push_back(request);
 }
 
 void WorkerCore::finish(Request& request, ucs_status_t status) {
@@ -28,7 +28,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     if (was_outstanding) {
         if (request.is_queued)
             ep->queue().remove(request);
-        ep->list_of(request).erase(request);
+        list_of(*ep, request).erase(request);
     }
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
@@ -77,7 +77,7 @@ void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
         return finish(request, status);
     transfer->failed_ep = request.ep;
     ++request.ep->draining;
-    request.ep->list_of(request).erase(request);
+    list_of(*request.ep, request).erase(request);
     request.is_outstanding = false;
     request.ep = nullptr;
     transfer->ending = status;

@@ -123,8 +123,7 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
     OwnedPd pd = owned(device->verbs().alloc_pd(device->context()), device->verbs().dealloc_pd);
     if (!pd)
         return call_failed(*device, "ibv_alloc_pd", errno);
-    *md_p = new IbMd(family, std::move(device), std::move(pd), path,
-                     static_cast<RelaxedOrdering>(options.relaxed_ordering));
+    *md_p = new IbMd(family, std::move(device), std::move(pd), path, options);
     return UCS_OK;
 }
 
@@ -161,13 +160,14 @@ ucs_status_t IbMd::read_path(const IbMdOptions& options, Path* path_p) {
 }
 
 IbMd::IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd,
-           const Path& path, RelaxedOrdering ordering)
+           const Path& path, const IbMdOptions& options)
     : Md(family),
       device_(std::move(device)),
       pd_(std::move(pd)),
       async_(device_->verbs(), device_->context()),
       path_(path),
-      ordering_(ordering) {}
+      ordering_(static_cast<RelaxedOrdering>(options.relaxed_ordering)),
+      tx_sges_(static_cast<unsigned>(options.tx_sges)) {}
 
 IbMd::~IbMd() {
     const std::lock_guard lock(mutex_);

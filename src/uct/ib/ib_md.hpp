@@ -69,6 +69,8 @@ class IbMd : public uct::Md {
     [[nodiscard]] std::uint8_t traffic_class() const { return path_.traffic_class; }
     [[nodiscard]] std::uint8_t service_level() const { return path_.service_level; }
     [[nodiscard]] ibv_mtu mtu_max() const { return path_.mtu_max; }
+    /// Gather elements of a request, one of them for its head.
+    [[nodiscard]] unsigned tx_sges() const { return tx_sges_; }
     /// For IBV_ACCESS_x; null: errno says why.
     [[nodiscard]] ibv_mr* reg_mr(void* address, std::size_t bytes, int access) const;
 
@@ -82,7 +84,7 @@ class IbMd : public uct::Md {
     static ucs_status_t read_path(const IbMdOptions& options, Path* path_p);
 
     IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd, const Path& path,
-         RelaxedOrdering ordering);
+         const IbMdOptions& options);
     /// Null with an errno value; logged.
     ibv_mr* register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p);
     ucs_status_t track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p);
@@ -93,6 +95,7 @@ class IbMd : public uct::Md {
     AsyncEvents async_;
     Path path_;
     RelaxedOrdering ordering_;
+    unsigned tx_sges_;
     std::mutex mutex_;
     ucs::ReserveHashSet<Registration*> registrations_;
 };

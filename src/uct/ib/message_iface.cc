@@ -28,7 +28,7 @@ ucs_status_t MessageIface::open_queues() {
     if (status == UCS_OK)
         status = open_receiving();
     if (status == UCS_OK) {
-        limits.set(ib_md().device(), port());
+        limits.set(ib_md(), port());
         sends.set_signal_every(limits.signal_every);
         status = sends.open(ib_md(), limits.cq_places, limits.cq_reserve, kCompletionsSpare,
                             channel(), &mailbox());

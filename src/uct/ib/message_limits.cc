@@ -2,6 +2,7 @@
 #include "uct/ib/message_limits.hpp"
 
 #include "ucs/log/log.hpp"
+#include "uct/ib/ib_md.hpp"
 
 namespace tagwire::ib {
 
@@ -68,12 +69,12 @@ ucs_status_t MessageLimits::fit_depths(const Device& device) {
 }
 
 // Limits that follow from the depths, from the side that matches tags, and from the device.
-void MessageLimits::set(const Device& device, const Port& port) {
+void MessageLimits::set(const IbMd& md, const Port& port) {
+    const Device& device = md.device();
     const ibv_device_attr& attr = device.attr().orig_attr;
     mtu_bytes = port.mtu_bytes();
     has_atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
-    sges_max = std::min(
-        {kSgesMax, static_cast<unsigned>(options.tx_sges), static_cast<unsigned>(attr.max_sge)});
+    sges_max = std::min({kSgesMax, md.tx_sges(), static_cast<unsigned>(attr.max_sge)});
     message_max = std::min<std::size_t>(port.attr.max_msg_sz, std::size_t{1} << 30);
     rndv_bytes_max = has_device_tags ? message_max : std::size_t{UINT32_MAX};
     rndv_behind_max = seg_bytes - sizeof(ibv_rvh);

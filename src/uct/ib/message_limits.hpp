@@ -42,7 +42,7 @@ struct MessageLimits {
     // ---- Depths and sizes
     /// UCS_ERR_EXCEEDS_LIMIT (logged): an option asks for more than the device has.
     ucs_status_t fit_depths(const Device& device);
-    void set(const Device& device, const Port& port);
+    void set(const IbMd& md, const Port& port);
     [[nodiscard]] std::uint32_t inline_wanted() const {
         return static_cast<std::uint32_t>(
             std::min<std::uint64_t>(options.inline_bytes, kInlineBytesMax));

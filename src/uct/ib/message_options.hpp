@@ -13,7 +13,6 @@ struct MessageOptions {
     std::uint64_t tx_cq_depth;   // of all send queues
     std::uint64_t tx_signal;     // requests per signalled one
     std::uint64_t tx_buffers;    // for packed data, of all endpoints
-    std::uint64_t tx_sges;       // gather elements of a request, one of them for its head
     std::uint64_t inline_bytes;  // wanted
     std::uint64_t rx_depth;      // buffers posted
     std::uint64_t rx_held;       // more that the user may hold

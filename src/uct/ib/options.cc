@@ -98,6 +98,15 @@ constexpr Option kMdOptions[] = {
             "need the same value.",
      .offset = offsetof(IbMdOptions, mtu_max),
      .choices = kMtuChoices},
+    {.name = "IB_TX_SGES",
+     .type = OptionType::kCount,
+     .unit = "elements",
+     .default_value = "8",
+     .doc = "Gather elements of a request over rc and dc: a message, put or get has one piece of "
+            "memory less. Each adds 16 bytes to each place of a send queue.",
+     .offset = offsetof(IbMdOptions, tx_sges),
+     .min = 2,
+     .max = 16},
 };
 
 }  // namespace

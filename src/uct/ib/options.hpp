@@ -25,7 +25,8 @@ struct IbMdOptions {
     ucs::OptionString pkey;       // "auto" or hexadecimal digits
     std::uint64_t traffic_class;
     std::uint64_t service_level;
-    int mtu_max;  // ibv_mtu less 1; the last is "auto"
+    int mtu_max;            // ibv_mtu less 1; the last is "auto"
+    std::uint64_t tx_sges;  // gather elements of a request, one of them for its head
 };
 
 const ucs::OptionTable& library_options();

@@ -282,6 +282,18 @@ ucs_status_t SmIface::event_fd_get(int* fd_p) {
     return UCS_OK;
 }
 
+namespace {
+
+/// Another number when anything has gone to anybody.
+std::uint64_t slots_used(const SmConnections& connections) {
+    std::uint64_t sum = 0;
+    for (const auto& link : connections.links())
+        sum += link == nullptr ? 0 : link->tx.head();
+    return sum;
+}
+
+}  // namespace
+
 ucs_status_t SmIface::event_arm(unsigned) {
     const bool only_pending = working_.empty() && !ends.has_failed() && !tags.has_cancelled();
     if ((has_work_ && !only_pending) || in_progress_ > 0)
@@ -296,21 +308,14 @@ ucs_status_t SmIface::event_arm(unsigned) {
     if (rings.sleeps_by_timer() || connections.is_retrying())
         connections.set_timer(RoomWait::kShortestNs);
     else if (!pending.empty())
-        connections.set_timer(room_wait_.next_sleep_ns(slots_used(), ucs::clock_now_ns()));
+        connections.set_timer(
+            room_wait_.next_sleep_ns(slots_used(connections), ucs::clock_now_ns()));
     if (rings.sleeps_by_timer()) {
         for (const auto& link : connections.links())
             if (link != nullptr)
                 rings.make_hot(*link);
     }
     return UCS_OK;
-}
-
-/// Another number when anything has gone to anybody.
-std::uint64_t SmIface::slots_used() const {
-    std::uint64_t sum = 0;
-    for (const auto& link : connections.links())
-        sum += link == nullptr ? 0 : link->tx.head();
-    return sum;
 }
 
 // ---- Descriptions

@@ -138,7 +138,6 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned idle();
     bool step_link(Link& link);
     unsigned work();
-    [[nodiscard]] std::uint64_t slots_used() const;
 
     SmMd& md_;
     SmOptions options_;

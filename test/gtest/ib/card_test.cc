@@ -357,7 +357,7 @@ const DciLimits kDciLimits[] = {
      "the send queue has 512 requests (TAGWIRE_DC_TX_DEPTH, twice that with streams); the device "
      "reports at most 32768 (max_qp_wr)"},
     {"pieces", 512, 7, 256, 6,
-     "8 gather elements per request (TAGWIRE_DC_TX_SGES); the device reports 30 (max_sge)"},
+     "8 gather elements per request (TAGWIRE_IB_TX_SGES); the device reports 30 (max_sge)"},
     {"inline_bytes", 512, 16, 127, 6,
      "128 inline bytes per request (TAGWIRE_DC_INLINE_BYTES) are more than the device allows"},
     {"streams", 512, 16, 256, 3, "16 streams per DCI; the device reports 64"},

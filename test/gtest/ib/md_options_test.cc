@@ -236,13 +236,13 @@ TEST(GatherElements, of_a_queue_pair_are_those_that_the_option_says) {
     };
     test::EntityOptions options;
     for (const unsigned elements : {2U, 8U, 16U}) {
-        options.iface_config = {{"RC_TX_SGES", std::to_string(elements)}};
+        options.md_config = {{"IB_TX_SGES", std::to_string(elements)}};
         const test::Entity entity(test::resource_of("rc"), options);
         EXPECT_EQ(elements - 1, entity.attr().cap.am.max_iov);
         EXPECT_EQ(elements - 1, entity.attr().cap.put.max_iov);
         EXPECT_EQ(elements, asked.back());
     }
-    options.iface_config = {{"DC_TX_SGES", "3"}};
+    options.md_config = {{"IB_TX_SGES", "3"}};
     EXPECT_EQ(2U, test::Entity(test::resource_of("dc"), options).attr().cap.get.max_iov);
     EXPECT_EQ(7U, test::Entity(test::resource_of("rc")).attr().cap.am.max_iov);
 }

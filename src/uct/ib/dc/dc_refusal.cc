@@ -42,7 +42,7 @@ std::string why_refused(const ib::Device& device, const InitiatorParams& params,
     less.sges_max = 1;
     if (params.sges_max > 1 && can_be_made(less))
         return fmt::format(
-            "{} gather elements per request (TAGWIRE_DC_TX_SGES); the device reports {} (max_sge): "
+            "{} gather elements per request (TAGWIRE_IB_TX_SGES); the device reports {} (max_sge): "
             "set a smaller value",
             params.sges_max, attr.max_sge);
     if (params.streams_log > 0 && can_be_made(without_streams(params)))

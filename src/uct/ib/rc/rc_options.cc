@@ -48,16 +48,6 @@ constexpr Option kOptions[] = {
      .offset = offsetof(RcOptions, messages.tx_buffers),
      .min = 1,
      .max = 1 << 20},
-    {.name = "RC_TX_SGES",
-     .type = OptionType::kCount,
-     .unit = "elements",
-     .default_value = "8",
-     .doc =
-         "Gather elements of a request: a message, put or get has one piece of memory less. Each "
-         "adds 16 bytes to each place of a send queue.",
-     .offset = offsetof(RcOptions, messages.tx_sges),
-     .min = 2,
-     .max = 16},
     {.name = "RC_INLINE_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",
