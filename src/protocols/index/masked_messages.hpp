@@ -50,6 +50,11 @@ class MaskedMessages {
     void unfile(UnexpectedMessage& message) {
         for (std::size_t i = 0; i < count_; ++i)
             views_[i].index->erase(message.masked[i]);
+        drop_links(message);
+    }
+
+    /** The message is in no index. It has links where begin() had no memory for those of others. */
+    static void drop_links(UnexpectedMessage& message) {
         delete[] std::exchange(message.masked, nullptr);
     }
 

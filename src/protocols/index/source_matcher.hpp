@@ -320,6 +320,8 @@ class UnexpectedMessages {
     void remove(UnexpectedMessage& message) {
         if (filed_)
             unfile(message, nullptr);
+        else if (by_mask_.was_any_kept()) [[unlikely]]
+            MaskedMessages::drop_links(message);
         unlink(message);
     }
 

@@ -77,7 +77,8 @@ spdlog::logger* open_logger() {
     CoreOptions options{};
     std::vector<std::string> problems;
     config_resolve(core_option_table(), &options, {}, &problems);
-    auto* logger = new spdlog::logger("tagwire", make_sink(options.log_file.text, &problems));
+    auto logger =
+        std::make_unique<spdlog::logger>("tagwire", make_sink(options.log_file.text, &problems));
     logger->set_pattern(line_pattern());
     logger->set_level(spdlog::level::trace);  // log_threshold decides
     logger->flush_on(spdlog::level::trace);
@@ -86,7 +87,7 @@ spdlog::logger* open_logger() {
     int unset = static_cast<int>(LogLevel::kTrace) + 1;
     detail::log_threshold.compare_exchange_strong(unset, options.log_level,
                                                   std::memory_order_relaxed);
-    return logger;
+    return logger.release();
 }
 
 // Never destroyed: other objects' destructors may still log at exit. Null: there is no memory for
