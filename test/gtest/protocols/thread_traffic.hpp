@@ -213,6 +213,10 @@ class ThreadTraffic {
     static void on_peer(void* arg, std::uint64_t id, tw_peer_event_t event, tw_status_t status);
     void open_ep(unsigned from, unsigned to);
     std::shared_lock<std::shared_mutex> use_ep(unsigned from, unsigned to);
+    /// The answer of a close: that of an endpoint that had failed has closed it all the same.
+    static bool is_closed_by(tw_status_t answer) {
+        return answer != TW_ERR_NO_RESOURCE && answer != TW_ERR_NO_MEMORY;
+    }
     void close(TrafficThread& self, unsigned worker);
     void close_failed(unsigned worker);
     void flush(TrafficThread& self, unsigned worker);

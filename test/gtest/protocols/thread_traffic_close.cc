@@ -120,9 +120,11 @@ void ThreadTraffic::close(TrafficThread& self, unsigned worker) {
     op.peer = to;
     op.ep = &ep;
     draw_report(self, op);
-    if (post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
-            return tw_ep_close(ep.handle, 0, what, request_p);
-        }))
+    tw_status_t answer = TW_OK;
+    const bool is_under_way = post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
+        return answer = tw_ep_close(ep.handle, 0, what, request_p);
+    });
+    if (is_under_way || is_closed_by(answer))
         entry.ep = nullptr;
 }
 
