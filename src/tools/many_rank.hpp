@@ -90,7 +90,6 @@ class ManyRank {
         }
     }
 
-    bool is_host_crowded();
     void idle() const {
         if (yields_)
             sched_yield();

@@ -47,6 +47,9 @@ enum class WorkerCounter {
     kAmDropped,
     kLate,
     kGarbage,
+    kYields,
+    kNaps,
+    kAwayNs,
     kCount
 };
 

@@ -6,9 +6,12 @@
 
 namespace tagwire::ucs {
 
+enum class ProgressMode : int { kPolite, kSpin };
+
 struct CoreOptions {
     int log_level;  // a LogLevel
     OptionString log_file;
+    int progress;  // a ProgressMode
 };
 
 }  // namespace tagwire::ucs
