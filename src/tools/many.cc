@@ -10,11 +10,9 @@
 
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
-#include "tools/many_collective.hpp"
 #include "tools/many_traffic.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
-#include "tools/strangers.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -49,41 +47,10 @@ Job job_for(const PerfPlan& plan, const Size& size) {
     return job;
 }
 
-/// The figures of the slowest rank.
-Measurement sum_of(const std::vector<CollectiveShare>& shares, const Job& job) {
-    Measurement sum;
-    sum.iterations = job.iterations;
-    LatencySummary worst = shares.front().latency_ns;
-    for (const CollectiveShare& share : shares) {
-        sum.seconds = std::max(sum.seconds, share.all_ns * 1e-9);
-        sum.validated += share.validated;
-        sum.errors += share.errors;
-        for (const auto field :
-             {&LatencySummary::min, &LatencySummary::p50, &LatencySummary::p99,
-              &LatencySummary::p999, &LatencySummary::max, &LatencySummary::mean})
-            worst.*field = std::max(worst.*field, share.latency_ns.*field);
-    }
-    sum.latency_ns = worst;
-    return sum;
-}
-
-template <class Work>
-Measurement run_job(ManyRank& rank, Work& work, const Job& job) {
+Measurement run_job(ManyRank& rank, ManyTraffic& traffic, const Job& job) {
     if (job.warmup > 0)
-        work.run(job.warmup);
-    return sum_of(rank.gather(work.run(job.iterations)), job);
-}
-
-template <class Work>
-Measurement measure_job(const PerfPlan& plan, ManyRank& rank, Job* job) {
-    Work work(rank, *job);
-    // All ranks have the same figures, so they choose the same counts.
-    set_counts(plan, job, [&](const Job& probe) { return run_job(rank, work, probe); });
-    return run_job(rank, work, *job);
-}
-
-bool is_collective(TestId test) {
-    return test == TestId::kBarrier || test == TestId::kAllreduce;
+        traffic.run(job.warmup);
+    return sum_of(rank.gather(traffic.run(job.iterations)), job);
 }
 
 Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
@@ -98,7 +65,6 @@ Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
     result.size = job.size;
     result.window = job.window;
     result.peers = rank.size() - 1;
-    result.beside = plan.beside;
     return result;
 }
 
@@ -108,9 +74,10 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
     const std::vector<int> cpus = rank.gather(sched_getcpu());
     for (const Size& size : plan.sizes) {
         Job job = job_for(plan, size);
-        const Measurement measured = is_collective(job.test)
-                                         ? measure_job<ManyCollective>(plan, rank, &job)
-                                         : measure_job<ManyTraffic>(plan, rank, &job);
+        ManyTraffic traffic(rank, job);
+        // All ranks have the same figures, so they choose the same counts.
+        set_counts(plan, &job, [&](const Job& probe) { return run_job(rank, traffic, probe); });
+        const Measurement measured = run_job(rank, traffic, job);
         if (measured.errors > 0) {
             throw Failure(text("%s %s: %llu messages were wrong", plan.test->name,
                                size_name(job.size).c_str(),
@@ -132,8 +99,7 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
     try {
         if (plan.setup.peers != 0 && plan.setup.peers != job.size() - 1) {
             throw UsageError(text(
-                "--ranks or --peers: %llu peers, but the launcher has started %u processes, so "
-                "there "
+                "--peers %llu: the launcher has started %u processes, so there "
                 "are %u peers",
                 static_cast<unsigned long long>(plan.setup.peers), job.size(), job.size() - 1));
         }
@@ -174,9 +140,7 @@ int run_many(const PerfPlan& plan) {
                  static_cast<unsigned long long>(kStartedRanksMax)));
     }
     check_writable(plan.files);
-    const Strangers strangers(plan.beside);
-    const bool is_pinned = !is_collective(plan.test->id) || !plan.cpus.empty();
-    return start_ranks(peers + 1, is_pinned ? cpus_in_turn(plan.cpus) : std::vector<int>());
+    return start_ranks(peers + 1, cpus_in_turn(plan.cpus));
 }
 
 }  // namespace tagwire::tools

@@ -90,6 +90,7 @@ class ManyRank {
         }
     }
 
+    bool is_host_crowded();
     void idle() const {
         if (yields_)
             sched_yield();

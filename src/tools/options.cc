@@ -55,14 +55,6 @@ void add_perf_load(const Command& perf, PerfArguments* arguments) {
             "many_to_one, all_to_all: number of other processes (default 3, or as many as the "
             "launcher started)")
         .type_name("N");
-    perf.add_option("--ranks", &arguments->ranks,
-                    "Processes of barrier, allreduce, many_to_one and all_to_all (default 4): one "
-                    "more than --peers. Those of the first two go to any processor but with --cpu")
-        .type_name("N");
-    perf.add_option("--beside", &arguments->beside,
-                    "Busy programs of others: so many processes compute on the same processors "
-                    "until the end (default 0)")
-        .type_name("N");
     perf.add_option("--depth", &arguments->depth,
                     "Number of unmatched receives (or unexpected messages) queued during the test "
                     "(default 0)")

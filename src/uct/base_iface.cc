@@ -17,13 +17,13 @@ BaseIface::BaseIface(Md& md, Worker& worker, const uct_iface_ops_t& operations,
     for (std::size_t id = 0; id < am_.size(); ++id)
         am_[id] = {&BaseIface::drop_am, &am_[id], static_cast<std::uint8_t>(id), false};
     ++md_.iface_count_;
-    worker_.add(*this);
+    ++worker_.iface_count_;
 }
 
 BaseIface::~BaseIface() {
     if (progress_id_ != UCS_CALLBACKQ_ID_NULL)
         worker_.remove_progress(progress_id_);
-    worker_.remove(*this);
+    --worker_.iface_count_;
     --md_.iface_count_;
 }
 
@@ -39,7 +39,6 @@ void BaseIface::progress_enable(unsigned flags) {
     const bool is_shared = (flags & UCT_PROGRESS_THREAD_SAFE) != 0;
     progress_id_ = is_shared ? worker_.add_progress_safe(progress_, this)
                              : worker_.add_progress(progress_, this);
-    worker_.choose_counting();
 }
 
 void BaseIface::progress_disable(unsigned flags) {
@@ -51,7 +50,6 @@ void BaseIface::progress_disable(unsigned flags) {
     else
         worker_.remove_progress(progress_id_);
     progress_id_ = UCS_CALLBACKQ_ID_NULL;
-    worker_.choose_counting();
 }
 
 int BaseIface::is_reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr) {

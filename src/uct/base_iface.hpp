@@ -28,7 +28,6 @@
 #include "uct/base_md.hpp"
 #include "uct/describe.hpp"
 #include "uct/iface_params.hpp"
-#include "uct/politeness.hpp"
 #include "uct/worker.hpp"
 
 namespace tagwire::uct {
@@ -70,15 +69,6 @@ class BaseIface : public uct_iface_t {
     /// The system's routes lead from here to that device, which is reachable.
     virtual bool is_on_route(const uct_device_addr_t*) { return true; }
     virtual ucs::CounterSet counters() const { return {}; }
-    /// Whether those that it is connected with run, as far as it can see.
-    virtual Politeness::Peers look_at_peers() { return Politeness::Peers::kUnknown; }
-    /// It may answer more than that.
-    [[nodiscard]] virtual bool sees_peers() const { return false; }
-    /// A number that changes when something comes or ends.
-    virtual std::uint64_t moved() const { return moved_; }
-
-    BaseIface* next_in_worker = nullptr;
-    [[nodiscard]] bool is_progressed() const { return progress_flags_ != 0; }
     virtual void describe(const DescribeSink& sink) const = 0;
     virtual void describe_ep(uct_ep_h ep, const DescribeSink& sink) const = 0;
 
@@ -125,9 +115,6 @@ class BaseIface : public uct_iface_t {
     /// transport has ended every operation of `ep` before, and calls this once per endpoint.
     void report_failure(uct_ep_h ep, ucs_status_t status);
 
-    /// For moved(), of a transport that has no other number.
-    void count_moved(unsigned count) { moved_ += count; }
-
   private:
     struct AmHandler {
         uct_am_callback_t callback;
@@ -151,7 +138,6 @@ class BaseIface : public uct_iface_t {
     ucs_callback_t progress_;
     int progress_id_ = UCS_CALLBACKQ_ID_NULL;
     unsigned progress_flags_ = 0;
-    std::uint64_t moved_ = 0;
 };
 
 inline BaseIface& iface_of(uct_iface_h handle) {

@@ -14,50 +14,7 @@
 namespace uct = tagwire::uct;
 namespace ucs = tagwire::ucs;
 
-namespace {
-
-ucs_status_t write(const ucs::CounterSet& set, tagwire_uct_counter_t* counters, unsigned* count_p) {
-    const std::size_t room = *count_p;
-    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
-        const ucs::CounterInfo& info = set.infos[i];
-        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
-    }
-    *count_p = static_cast<unsigned>(set.infos.size());
-    return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
-}
-
-}  // namespace
-
 extern "C" {
-
-ucs_status_t tagwire_uct_worker_set_away_handler(uct_worker_h worker, tagwire_uct_away_cb_t cb,
-                                                 void* arg) {
-    if (uct::has_null(__func__, {{"worker", worker}}))
-        return UCS_ERR_INVALID_PARAM;
-    uct::worker_of(worker).set_away_handler(cb, arg);
-    return UCS_OK;
-}
-
-ucs_status_t tagwire_uct_worker_was_away(uct_worker_h worker, tagwire_uct_away_t how,
-                                         uint64_t begin, uint64_t end) {
-    if (uct::has_null(__func__, {{"worker", worker}}))
-        return UCS_ERR_INVALID_PARAM;
-    if (how != TAGWIRE_UCT_AWAY_YIELD && how != TAGWIRE_UCT_AWAY_NAP) {
-        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__,
-                           "how is %d, which is not a tagwire_uct_away_t", static_cast<int>(how));
-    }
-    if (end < begin)
-        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__, "end is before begin");
-    uct::worker_of(worker).was_away(how, begin, end);
-    return UCS_OK;
-}
-
-ucs_status_t tagwire_uct_worker_set_polite(uct_worker_h worker, int is_polite) {
-    if (uct::has_null(__func__, {{"worker", worker}}))
-        return UCS_ERR_INVALID_PARAM;
-    uct::worker_of(worker).set_polite(is_polite != 0);
-    return UCS_OK;
-}
 
 ucs_status_t tagwire_uct_transports(tagwire_uct_transport_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
@@ -107,16 +64,14 @@ ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_cou
         return UCS_ERR_INVALID_PARAM;
     if (*count_p != 0 && uct::has_null(__func__, {{"counters", counters}}))
         return UCS_ERR_INVALID_PARAM;
-    return write(uct::iface_of(iface).counters(), counters, count_p);
-}
-
-ucs_status_t tagwire_uct_worker_query_counters(uct_worker_h worker, tagwire_uct_counter_t* counters,
-                                               unsigned* count_p) {
-    if (uct::has_null(__func__, {{"worker", worker}, {"count_p", count_p}}))
-        return UCS_ERR_INVALID_PARAM;
-    if (*count_p != 0 && uct::has_null(__func__, {{"counters", counters}}))
-        return UCS_ERR_INVALID_PARAM;
-    return write(uct::worker_of(worker).counters(), counters, count_p);
+    const ucs::CounterSet set = uct::iface_of(iface).counters();
+    const std::size_t room = *count_p;
+    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
+        const ucs::CounterInfo& info = set.infos[i];
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
+    }
+    *count_p = static_cast<unsigned>(set.infos.size());
+    return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
 }
 
 ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_uct_describe_cb_t cb,

@@ -6,17 +6,9 @@
 // add_progress_safe() and remove_progress_safe() may be called from any thread.
 #pragma once
 
-#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
-#include <cstddef>
-#include <cstdint>
-
-#include "uct/politeness.hpp"
-
 namespace tagwire::uct {
-
-class BaseIface;
 
 // On lines of its own: dispatching reads the queue each time.
 class alignas(64) Worker : public uct_worker_t {
@@ -42,50 +34,13 @@ class alignas(64) Worker : public uct_worker_t {
     }
     void remove_progress_safe(int id) { ucs_callbackq_remove_safe(&progress_q, id); }
 
-    // ---- Politeness
-
-    /// The last `calls` calls of its progress found nothing. May yield the core, or nap.
-    void found_nothing(BaseIface& iface, unsigned calls) {
-        if (&iface == counting_ && politeness_.add_empty(calls)) [[unlikely]]
-            look();
-    }
-    /// As tagwire_uct_worker_set_away_handler().
-    void set_away_handler(tagwire_uct_away_cb_t callback, void* arg) {
-        away_ = callback;
-        away_arg_ = arg;
-    }
-    /// The core was given away so long; times of clock_now_ns().
-    void was_away(tagwire_uct_away_t how, std::uint64_t begin, std::uint64_t end);
-    void set_polite(bool is_polite);
-    [[nodiscard]] ucs::CounterSet counters() const {
-        return politeness_.counters.set(kPoliteCounterInfos);
-    }
-
-    // ---- For interfaces: their own coming and going
-    void add(BaseIface& iface);
-    void remove(BaseIface& iface);
-    /// It is progressed from now on, or no more.
-    void choose_counting();
-
   private:
-    Worker(ucs_async_context_t* async, ucs_thread_mode_t mode);
-    void look();
-    void give_away(Politeness::Act act);
-    static unsigned go_away(void* arg);
-    [[nodiscard]] bool nap();
+    Worker(ucs_async_context_t* async, ucs_thread_mode_t mode) : async_(async), mode_(mode) {}
 
+    friend class BaseIface;  // counts itself
     ucs_async_context_t* async_;
     ucs_thread_mode_t mode_;
     unsigned iface_count_ = 0;
-    bool is_polite_ = true;
-    Politeness::Act next_act_ = Politeness::Act::kSpin;
-    int away_id_ = UCS_CALLBACKQ_ID_NULL;  // of go_away(), which does it
-    BaseIface* counting_ = nullptr;        // whose calls count: one of those that are progressed
-    BaseIface* ifaces_ = nullptr;          // the first; each has the next
-    std::uint64_t moved_ = 0;              // of all, at the last look
-    tagwire_uct_away_cb_t away_ = nullptr;
-    void* away_arg_ = nullptr;
-    Politeness politeness_;
 };
 
 inline Worker& worker_of(uct_worker_h handle) {

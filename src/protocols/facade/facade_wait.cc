@@ -58,8 +58,6 @@ class Wait {
             }
             if (falls_asleep_)
                 sleep();
-            else if (away_ != Worker::Away::kNo)
-                worker_.go_away(away_);
             else if (mode_ == TW_WAIT_YIELD)
                 ::sched_yield();
             else
@@ -84,7 +82,6 @@ class Wait {
                 return tw(opened);
         }
         falls_asleep_ = false;
-        away_ = Worker::Away::kNo;
         Waiter& me = worker_.waiting().wake_up(std::exchange(told_of_, 0));
         const tw_status_t status = look(me, is_over);
         me.waits = status == TW_INPROGRESS;
@@ -109,8 +106,6 @@ class Wait {
         }
         if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
             return TW_ERR_TIMED_OUT;
-        if (mode_ == TW_WAIT_SPIN && worker_.attention().is_away_wanted())
-            away_ = worker_.take_away();
         if (mode_ != TW_WAIT_SLEEP)
             return TW_INPROGRESS;
         const ucs_status_t status = worker_.waiting().fall_asleep(me, &arming_);
@@ -143,7 +138,6 @@ class Wait {
     unsigned sent_ = 0;  // moved by this turn's progress of transmit contexts
     bool always_progresses_ = false;
     bool falls_asleep_ = false;
-    Worker::Away away_ = Worker::Away::kNo;
     bool was_interrupted_ = false;
     std::uint64_t arming_ = 0;   // what it sleeps on
     std::uint64_t told_of_ = 0;  // ... if the descriptor has told of it

@@ -65,18 +65,6 @@ class Attention {
     }
     void end_callback() { is_in_callback_ = false; }
 
-    /// The next call of progress gives the processor away first.
-    void ask_away(bool naps) {
-        bits_ = static_cast<std::uint8_t>((bits_ & ~kNap) | kAway | (naps ? kNap : 0));
-    }
-    bool is_away_wanted() const { return (bits_ & kAway) != 0; }
-    /// True: a nap, else a yield.
-    bool take_away() {
-        const bool naps = (bits_ & kNap) != 0;
-        bits_ = static_cast<std::uint8_t>(bits_ & ~(kAway | kNap));
-        return naps;
-    }
-
     /// The descriptor is armed, or a thread sleeps.
     bool is_watched() const { return (bits_ & kWatched) != 0; }
     void set_watched(bool is_watched) {
@@ -92,8 +80,6 @@ class Attention {
     static constexpr std::uint8_t kSlowWork = 2;
     static constexpr std::uint8_t kWatched = 4;
     static constexpr std::uint8_t kDeferred = 8;
-    static constexpr std::uint8_t kAway = 16;
-    static constexpr std::uint8_t kNap = 32;  // with kAway
 
     const bool is_shared_;
     std::uint8_t bits_ = 0;

@@ -70,7 +70,6 @@ ucs_status_t Worker::open() {
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
     if (status != UCS_OK)
         return status;
-    be_polite();
     if ((status = open_rails()) != UCS_OK)
         return status;
     context_.set_atomics_by_device(are_atomics_by_device());
@@ -299,12 +298,8 @@ unsigned Worker::progress_shared() {
         count = advance();
     if (is_watched()) [[unlikely]]  // a thread fell asleep while a callback ran
         waiting_.settle(own_tx != nullptr && count > 0);
-    const Away away = attention_.is_away_wanted() ? take_away() : Away::kNo;
     leave();
-    if (away != Away::kNo) [[unlikely]]
-        go_away(away);
-    else
-        lock.give_way();  // this thread comes back at once
+    lock.give_way();  // this thread comes back at once
     return count;
 }
 

@@ -53,7 +53,7 @@ class alignas(128) Worker : public WorkerCore {
 
     unsigned progress() {
         if (attention_.is_needed()) [[unlikely]]
-            return progress_alone();
+            return progress_slowly();
         return advance();
     }
     /// As progress(), of a worker with a lock, which the caller has not. TW_PROGRESS_BUSY.
@@ -64,16 +64,6 @@ class alignas(128) Worker : public WorkerCore {
     bool is_progressing_thread() const { return attention_.is_progressing_thread(); }
     /// Slow work, then the transports.
     unsigned progress_all();
-
-    // ---- Politeness (politeness.cc)
-
-    enum class Away : std::uint8_t { kNo, kYield, kNap };
-    /// With the lock: how the thread gives its processor away once it has released it.
-    Away take_away();
-    /// With the lock, after Away::kNap: the descriptor tells of what comes. False: no nap now.
-    bool arm_nap();
-    /// Without the lock: yields, or sleeps on what was armed.
-    void go_away(Away how);
 
     // ---- Waiting
 
@@ -111,9 +101,6 @@ class alignas(128) Worker : public WorkerCore {
         return count;
     }
     unsigned tell_and_end_progress();
-    unsigned progress_alone();
-    void be_polite();
-    void note_away(Away how, std::uint64_t begin, std::uint64_t end);
     unsigned progress_slowly();
     unsigned progress_attentively();
     unsigned progress_behind_another();
@@ -135,9 +122,6 @@ class alignas(128) Worker : public WorkerCore {
     uct_worker_h uct_ = nullptr;
     unsigned calls_left_ = kCallsPerLook;            // before the clock is looked at
     std::atomic<bool> has_refused_progress_{false};  // relaxed: it is logged once, or once more
-    bool cannot_nap_ = false;
-    int nap_fd_ = -1;
-    std::uint64_t ends_of_contexts_ = 0;  // at the last wish to give the processor away
     std::uint64_t next_look_ns_ = 0;
     std::uint64_t next_kernel_look_ns_ = 0;
     std::unique_ptr<DeviceTags> own_device_tags_;

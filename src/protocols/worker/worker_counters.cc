@@ -80,11 +80,6 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kLate, "late", "messages",
      "messages dropped because their endpoint had been closed or had failed"},
     {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},
-    {WorkerCounter::kYields, "yields", "times",
-     "times that progress yielded the processor while a peer did not run"},
-    {WorkerCounter::kNaps, "naps", "times",
-     "times that progress slept a while, since other programs had kept the processor before"},
-    {WorkerCounter::kAwayNs, "away", "ns", "time spent in these yields and naps"},
 });
 
 }  // namespace

@@ -47,9 +47,6 @@ enum class WorkerCounter {
     kAmDropped,
     kLate,
     kGarbage,
-    kYields,
-    kNaps,
-    kAwayNs,
     kCount
 };
 

@@ -7,9 +7,6 @@ namespace {
 // In the order of LogLevel.
 constexpr const char* kLogLevels[] = {"off", "error", "warn", "info", "debug", "trace", nullptr};
 
-// In the order of ProgressMode.
-constexpr const char* kProgressModes[] = {"polite", "spin", nullptr};
-
 constexpr Option kOptions[] = {
     {.name = "LOG_LEVEL",
      .type = OptionType::kEnum,
@@ -24,14 +21,6 @@ constexpr Option kOptions[] = {
      .default_value = "",
      .doc = "File that log lines are appended to; empty is standard error.",
      .offset = offsetof(CoreOptions, log_file)},
-    {.name = "PROGRESS",
-     .type = OptionType::kEnum,
-     .unit = "",
-     .default_value = "polite",
-     .doc = "What progress does while a peer that is waited for has no processor: give this one "
-            "away, or spin.",
-     .offset = offsetof(CoreOptions, progress),
-     .choices = kProgressModes},
 };
 
 constexpr OptionTable kTable{"library", kOptions, sizeof(CoreOptions)};

@@ -6,12 +6,9 @@
 
 namespace tagwire::ucs {
 
-enum class ProgressMode : int { kPolite, kSpin };
-
 struct CoreOptions {
     int log_level;  // a LogLevel
     OptionString log_file;
-    int progress;  // a ProgressMode
 };
 
 }  // namespace tagwire::ucs

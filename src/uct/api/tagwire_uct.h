@@ -123,47 +123,6 @@ TAGWIRE_API ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_u
 TAGWIRE_API ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb,
                                                  void* arg);
 
-/// The ways in which progress gives the processor away.
-typedef enum tagwire_uct_away {
-    TAGWIRE_UCT_AWAY_YIELD,  ///< To whoever is ready to run: sched_yield(2).
-    TAGWIRE_UCT_AWAY_NAP     ///< For at most TAGWIRE_UCT_NAP_NS, or until an event comes.
-} tagwire_uct_away_t;
-
-#define TAGWIRE_UCT_NAP_NS 100000
-
-/// `how`: what would help those whom the worker waits for.
-typedef void (*tagwire_uct_away_cb_t)(void* arg, tagwire_uct_away_t how);
-
-/// With TAGWIRE_PROGRESS=polite uct_worker_progress() yields, and where the thread mode is
-/// UCS_THREAD_MODE_SINGLE naps, when calls in a row have found nothing and a peer on this host has
-/// made none meanwhile. With a handler it calls that instead, inside progress: for a program that
-/// gives the processor away behind the call, without its lock, say, and then tells by
-/// tagwire_uct_worker_was_away(). `cb` NULL: no handler.
-///
-/// \retval UCS_OK  Set.
-/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
-TAGWIRE_API ucs_status_t tagwire_uct_worker_set_away_handler(uct_worker_h worker,
-                                                             tagwire_uct_away_cb_t cb, void* arg);
-
-/// The program has done what the handler was told, from `begin` to `end` (CLOCK_MONOTONIC,
-/// nanoseconds): how long a yield takes tells ranks from strangers.
-///
-/// \retval UCS_OK  Noted.
-/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL, `how` is unknown, or `end` is before `begin`.
-TAGWIRE_API ucs_status_t tagwire_uct_worker_was_away(uct_worker_h worker, tagwire_uct_away_t how,
-                                                     uint64_t begin, uint64_t end);
-
-/// Turns politeness of one worker on or off, whatever TAGWIRE_PROGRESS says.
-///
-/// \retval UCS_OK  Done.
-/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
-TAGWIRE_API ucs_status_t tagwire_uct_worker_set_polite(uct_worker_h worker, int is_polite);
-
-/// As tagwire_uct_iface_query_counters(), of a worker: looks, yields, naps, time away.
-TAGWIRE_API ucs_status_t tagwire_uct_worker_query_counters(uct_worker_h worker,
-                                                           tagwire_uct_counter_t* counters,
-                                                           unsigned* count_p);
-
 /// One configuration option with its present value. The texts are valid during the callback; none
 /// is NULL.
 typedef struct tagwire_config_entry {

@@ -96,9 +96,6 @@ unsigned MessageIface::progress() {
     calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
     if (calls_ >= kCallsPerLook) [[unlikely]]
         look_now_and_then();
-    count_moved(moved);
-    if (moved == 0)
-        worker().found_nothing(*this, 1);
     return moved;
 }
 

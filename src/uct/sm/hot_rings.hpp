@@ -33,13 +33,6 @@ class HotRings {
     [[nodiscard]] bool has_bell() const {
         return bell_->summary.load(std::memory_order_relaxed) != 0;
     }
-    /// One more call of progress, which peers may see.
-    void count_call() {
-        // SYNC call_count: relaxed, pairs with the load in Link::has_moved(); only that it moves
-        // has a meaning.
-        bell_->calls.store(bell_->calls.load(std::memory_order_relaxed) + 1,
-                           std::memory_order_relaxed);
-    }
     /// Invites the rings for which it was rung.
     void answer_bell();
     void make_hot(Link& link);

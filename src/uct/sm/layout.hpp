@@ -29,7 +29,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 6;
+constexpr std::uint32_t kFormatVersion = 5;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 
@@ -242,8 +242,6 @@ struct Bell {
     alignas(kNoFalseSharing) Atom<std::uint64_t> summary;  // senders set, the receiver takes
     alignas(kNoFalseSharing) Atom<std::uint32_t> armed;    // the receiver sets, a sender takes
     alignas(kNoFalseSharing) Atom<std::uint64_t> words[kBellWords];
-    /// The receiver's calls of progress; peers that wait look whether it makes any.
-    alignas(kNoFalseSharing) Atom<std::uint64_t> calls;
 };
 static_assert(sizeof(Bell<>) <= 4096);
 

@@ -24,7 +24,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
@@ -187,7 +186,6 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     Writer<> writer;                            // ours there
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
     ucs::Mapping bell_page;
-    std::uint64_t seen_calls = 0;  // of the peer's, when has_moved() looked last
     std::uint32_t bell_bit = 0;
     std::uint8_t numa_node = 0xff;
     ucs::ReserveString copy_reason;  // why copy_path is what it is
@@ -254,18 +252,6 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     /// As far as is known: a peer whose process cannot be watched is.
     [[nodiscard]] bool is_alive() const {
         return process == nullptr || !process->pidfd || ucs::pidfd_is_alive(process->pidfd.get());
-    }
-
-    /// Its bell is known, and it may send or answer.
-    [[nodiscard]] bool is_in_sight() const {
-        return state == LinkState::kReady && failure == UCS_OK && bell_page && !peer_left;
-    }
-    /// The peer has called progress since the last time; it is_in_sight().
-    bool has_moved() {
-        const auto& bell = *reinterpret_cast<const Bell<>*>(bell_page.base());
-        // SYNC call_count: relaxed, pairs with HotRings::count_call().
-        const std::uint64_t calls = bell.calls.load(std::memory_order_relaxed);
-        return std::exchange(seen_calls, calls) != calls;
     }
 
     /// `count` words of our segment are free, for rendezvous that we send and gets that the peer

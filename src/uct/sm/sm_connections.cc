@@ -558,21 +558,4 @@ IfaceAddress SmConnections::iface_address() const {
     return {kFormatVersion, place, numa_node_, ::geteuid(), name_, cookie_};
 }
 
-// A link to ourselves tells nothing: the caller has a processor.
-uct::Politeness::Peers SmConnections::look_at_peers() {
-    using Peers = uct::Politeness::Peers;
-    unsigned seen = 0;
-    bool stands = false;
-    const std::size_t count = links_.size();
-    for (std::size_t i = 0; i < count && seen < kPeersPerLook; ++i) {
-        next_peer_ = next_peer_ + 1 < count ? next_peer_ + 1 : 0;
-        Link* const link = links_[next_peer_].get();
-        if (link == nullptr || !link->is_in_sight() || link->peer_name == name_)
-            continue;
-        ++seen;
-        stands |= !link->has_moved();
-    }
-    return seen == 0 ? Peers::kNone : stands ? Peers::kStand : Peers::kRun;
-}
-
 }  // namespace tagwire::sm

@@ -11,7 +11,6 @@
 #include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/unix_socket.hpp"
-#include "uct/politeness.hpp"
 #include "uct/sm/event_set.hpp"
 #include "uct/sm/link.hpp"
 #include "uct/sm/options.hpp"
@@ -66,9 +65,6 @@ class SmConnections {
     /// The event descriptor becomes readable then.
     void set_timer(std::uint64_t ns);
 
-    /// Whether those at the other ends run: some of them at a time, in turn.
-    uct::Politeness::Peers look_at_peers();
-
     // ---- Descriptions
     [[nodiscard]] int event_fd() const { return events_.fd(); }
     [[nodiscard]] PeerProcesses& processes() { return processes_; }
@@ -106,9 +102,7 @@ class SmConnections {
     ucs::ReserveHashMap<std::uint64_t, Link*> by_name_;
     ucs::ReserveVector<Link*> retrying_;  // what they wait for comes without an event
     static constexpr std::uint64_t kLooksCrowded = 4;
-    static constexpr unsigned kPeersPerLook = 16;
 
-    std::size_t next_peer_ = 0;        // of look_at_peers(), in links_
     std::uint64_t next_look_ = 0;      // ticks
     std::uint64_t look_ticks_ = 0;     // between looks
     std::uint64_t accept_after_ = 0;   // ticks; no descriptors were left

@@ -320,12 +320,6 @@ ucs_status_t SmIface::event_arm(unsigned) {
 
 // ---- Descriptions
 
-std::uint64_t SmIface::moved() const {
-    return counters_.value(SmCounter::kDelivered) + counters_.value(SmCounter::kDirectBytes) +
-           counters_.value(SmCounter::kProcessVmBytes) + counters_.value(SmCounter::kMessageBytes) +
-           counters_.value(SmCounter::kHelpedBytes);
-}
-
 void SmIface::describe(const uct::DescribeSink& sink) const {
     // Listener, epoll, timer, bell; the pool, once it has sent.
     const std::size_t own_fds = buffers.fd() < 0 ? 4 : 5;

@@ -92,9 +92,6 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs::CounterSet counters() const override { return counters_.set(kSmCounterInfos); }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
-    uct::Politeness::Peers look_at_peers() override { return connections.look_at_peers(); }
-    [[nodiscard]] bool sees_peers() const override { return true; }
-    std::uint64_t moved() const override;
 
     // ---- for endpoints and parts ----
     /// The link gets a turn in progress.

@@ -98,7 +98,6 @@ unsigned SmIface::poll_ring(Link& link) {
 // Most calls find nothing: they end here, without saving registers for callbacks.
 [[gnu::hot]] unsigned SmIface::progress() {
     Control control{};
-    rings.count_call();
     for (Link* const link : rings.hot())
         if (link->rx.poll(&control))
             return progress_from(*link, control);
@@ -265,7 +264,6 @@ bool SmIface::deliver_control(Link& link, Control control) {
 
 // Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
-    worker().found_nothing(*this, kIdlePerLook);
     if (idle_calls_ % kIdlePerRingsLook == 0) [[unlikely]] {
         rings.look(kIdlePerRingsLook +
                    static_cast<unsigned>(std::exchange(busy_seen_, busy_left_) - busy_left_));

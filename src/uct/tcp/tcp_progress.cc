@@ -29,9 +29,6 @@ unsigned TcpIface::progress() {
     if (has_work_)
         count += work();
     --in_progress_;
-    count_moved(count);
-    if (count == 0)
-        worker().found_nothing(*this, 1);
     return count;
 }
 

@@ -33,9 +33,6 @@ unsigned UdIface::progress() {
     if (!destroyed_.empty()) [[unlikely]]
         reap();
     in_progress_ = false;
-    count_moved(moved);
-    if (moved == 0)
-        worker().found_nothing(*this, 1);
     return moved;
 }
 
