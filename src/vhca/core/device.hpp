@@ -85,8 +85,8 @@ class EventSink {
     virtual void qp_event(ibv_event_type type, Qp& qp) = 0;
     virtual void srq_event(ibv_event_type type, Srq& srq) = 0;
     virtual void cq_error(Cq& cq) = 0;  // IBV_EVENT_CQ_ERR
-    /// Of no object: of a port, or of the whole device, whose number is then 0. Ignored unless the
-    /// sink has a use for it.
+    /// An event of no object: of a port, or of the whole device, whose number is then 0. Ignored
+    /// unless the sink has a use for it.
     virtual void device_event(ibv_event_type /*type*/, unsigned /*port*/) {}
 };
 

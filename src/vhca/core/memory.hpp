@@ -79,7 +79,8 @@ class MemoryTable {
 
   private:
     static constexpr unsigned kDepthMax = 4;  // indirect regions of indirect ones
-    /// Of one access, in all regions: it fails where there are more, since it holds up the device.
+    /// Limit of one access, in all regions: it fails where there are more, since it holds up the
+    /// device.
     static constexpr std::uint32_t kPiecesMax = 1U << 18;
     struct Descent {
         unsigned depth;

@@ -21,6 +21,14 @@ class MsgForcedClose : public MsgTest {
         ASSERT_EQ(tw_tag_recv(b.worker(), buffer_.data(), buffer_.size(), 1, 0, &receive, nullptr),
                   TW_INPROGRESS);
     }
+    /// TW_INPROGRESS: the last message found no room in the lane, and waits behind it.
+    tw_status_t fill_lane(Node& a, Node& b) {
+        constexpr int kMost = 1 << 20;
+        tw_status_t status = TW_OK;
+        for (int i = 0; status == TW_OK && i < kMost; ++i)
+            status = tw_tag_send(a.to(b), "x", 1, 7, nullptr, nullptr);
+        return status;
+    }
     void expect_reset(Node& b) {
         run_until([&] { return !b.done.empty() && !b.failures.empty(); });
         EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
@@ -98,14 +106,7 @@ TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_o
     Node& a = node(0);
     Node& b = node(1);
     ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
-    // The first that waits finds no room, and neither does what follows it.
-    constexpr int kMost = 1 << 20;
-    tw_status_t status = TW_OK;
-    for (int i = 0; status == TW_OK; ++i) {
-        ASSERT_LT(i, kMost);
-        status = tw_tag_send(a.to(b), "x", 1, 7, nullptr, nullptr);
-    }
-    EXPECT_EQ(status, TW_INPROGRESS);
+    ASSERT_EQ(fill_lane(a, b), TW_INPROGRESS);
     EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     expect_reset(b);
     const Bytes again = pattern(30, 2);
@@ -117,12 +118,7 @@ TEST_F(MsgForcedClose, the_peer_of_a_worker_that_goes_with_a_full_lane_hears_of_
     Node& a = node(0);
     Node& b = node(1);
     ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
-    constexpr int kMost = 1 << 20;
-    tw_status_t status = TW_OK;
-    for (int i = 0; status == TW_OK; ++i) {
-        ASSERT_LT(i, kMost);
-        status = tw_tag_send(a.to(b), "x", 1, 7, nullptr, nullptr);
-    }
+    ASSERT_EQ(fill_lane(a, b), TW_INPROGRESS);
     // It takes what is in the lane while the other one goes.
     std::thread taker([&b] {
         constexpr int kSteps = 20'000'000;
