@@ -51,6 +51,7 @@ bool is_component(uct_component_h handle) {
 std::vector<const ucs::OptionTable*> all_option_tables() {
     std::vector<const ucs::OptionTable*> tables;
     add_table(&tables, &ucs::core_option_table());
+    add_table(&tables, &ucs::progress_option_table());
     add_table(&tables, &bootstrap::option_table());
     add_table(&tables, &proto::option_table());
     for (const Component* component : all_components()) {

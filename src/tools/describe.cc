@@ -19,6 +19,11 @@ Facts describe(uct_component_h component) {
     return tagwire_uct_component_describe(component, &collect, &facts) == UCS_OK ? facts : Facts();
 }
 
+Facts describe(uct_worker_h worker) {
+    Facts facts;
+    return tagwire_uct_worker_describe(worker, &collect, &facts) == UCS_OK ? facts : Facts();
+}
+
 Facts describe(uct_iface_h iface) {
     Facts facts;
     return tagwire_uct_iface_describe(iface, &collect, &facts) == UCS_OK ? facts : Facts();

@@ -16,6 +16,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Empty when the object has nothing to tell.
 Facts describe(uct_component_h component);
+Facts describe(uct_worker_h worker);
 Facts describe(uct_iface_h iface);
 Facts describe(uct_ep_h ep);
 

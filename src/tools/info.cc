@@ -36,6 +36,8 @@ void run_info(const InfoArguments& arguments) {
         nodes.push_back(gather_devices());
     if (arguments.what.empty() || arguments.what == "config")
         nodes.push_back(gather_config());
+    if (arguments.what.empty() || arguments.what == "progress")
+        nodes.push_back(gather_progress());
     if (!arguments.json.empty())
         write_info_json(arguments.json, nodes);
     for (const InfoNode& node : nodes) {

@@ -10,6 +10,7 @@ namespace tagwire::tools {
 
 InfoNode gather_devices();
 InfoNode gather_config();
+InfoNode gather_progress();
 InfoNode gather_build();
 
 void print_config(const InfoNode& config);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire info config` and `tagwire info build`.
+// `tagwire info config`, `tagwire info progress` and `tagwire info build`.
 #include <uct/api/tagwire_uct.h>
 #include <uct/api/version.h>
+#include <tagwire.hpp>
 
 #include <cstdio>
 
+#include "tools/describe.hpp"
 #include "tools/failure.hpp"
 #include "tools/info.hpp"
 
@@ -40,6 +42,14 @@ InfoNode gather_config() {
     tagwire_config_list(&add_option, &config);
     tagwire_config_warnings(&warn, nullptr);
     return config;
+}
+
+InfoNode gather_progress() {
+    InfoNode progress{"progress", {}, {}, false};
+    const Worker worker;
+    for (const auto& [key, value] : describe(worker.get()))
+        progress.add(key, value);
+    return progress;
 }
 
 InfoNode gather_build() {

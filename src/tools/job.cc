@@ -21,6 +21,7 @@ constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWith
 constexpr unsigned kTagged = kWithRndv | kWithUnexpected;
 constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
                            kWithWait | kWithSleep | kWithValidate;
+constexpr unsigned kCollective = kMany & ~unsigned{kWithWindow};
 constexpr unsigned kRma = kBase | kOneSided;
 constexpr unsigned kRmaBw = kRma | kWithOp | kWithWindow | kWithThreads;
 
@@ -63,6 +64,13 @@ constexpr TestInfo kTests[] = {
      "tagged streams from --peers ranks to one, which receives from any source"},
     {TestId::kAllToAll, "all_to_all", Shape::kMany, kMany,
      "tagged streams from each rank to every other one, --peers of them"},
+    {TestId::kBarrier, "barrier", Shape::kMany, kCollective & ~unsigned{kWithSize | kWithValidate},
+     "barrier of --ranks processes"},
+    {TestId::kAllreduce, "allreduce", Shape::kMany, kCollective,
+     "sum of doubles over --ranks processes, for all of them"},
+    {TestId::kTagExchange, "tag_exchange", Shape::kMany, kCollective,
+     "each of --ranks processes (default 2) sends to one other and receives from one at once, the "
+     "others in turn"},
 };
 
 template <class Enum>

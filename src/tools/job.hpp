@@ -38,6 +38,9 @@ enum class TestId {
     kMatchWild,
     kManyToOne,
     kAllToAll,
+    kBarrier,
+    kAllreduce,
+    kTagExchange,
 };
 
 enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
@@ -58,7 +61,7 @@ enum class Shape {
     kPingPong,  ///< a message there and one back; half of it counts
     kStream,    ///< a window of messages in one direction
     kFetch,     ///< one operation at a time by the driver, the peer only makes progress
-    kMany,      ///< streams between the ranks of a job
+    kMany,      ///< streams between the ranks of a job, or operations of all
 };
 
 /// Options that make sense for a test; the others are refused.

@@ -10,9 +10,11 @@
 
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
+#include "tools/many_collective.hpp"
 #include "tools/many_traffic.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
+#include "tools/strangers.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -47,10 +49,41 @@ Job job_for(const PerfPlan& plan, const Size& size) {
     return job;
 }
 
-Measurement run_job(ManyRank& rank, ManyTraffic& traffic, const Job& job) {
+/// The figures of the slowest rank.
+Measurement sum_of(const std::vector<CollectiveShare>& shares, const Job& job) {
+    Measurement sum;
+    sum.iterations = job.iterations;
+    LatencySummary worst = shares.front().latency_ns;
+    for (const CollectiveShare& share : shares) {
+        sum.seconds = std::max(sum.seconds, share.all_ns * 1e-9);
+        sum.validated += share.validated;
+        sum.errors += share.errors;
+        for (const auto field :
+             {&LatencySummary::min, &LatencySummary::p50, &LatencySummary::p99,
+              &LatencySummary::p999, &LatencySummary::max, &LatencySummary::mean})
+            worst.*field = std::max(worst.*field, share.latency_ns.*field);
+    }
+    sum.latency_ns = worst;
+    return sum;
+}
+
+template <class Work>
+Measurement run_job(ManyRank& rank, Work& work, const Job& job) {
     if (job.warmup > 0)
-        traffic.run(job.warmup);
-    return sum_of(rank.gather(traffic.run(job.iterations)), job);
+        work.run(job.warmup);
+    return sum_of(rank.gather(work.run(job.iterations)), job);
+}
+
+template <class Work>
+Measurement measure_job(const PerfPlan& plan, ManyRank& rank, Job* job) {
+    Work work(rank, *job);
+    // All ranks have the same figures, so they choose the same counts.
+    set_counts(plan, job, [&](const Job& probe) { return run_job(rank, work, probe); });
+    return run_job(rank, work, *job);
+}
+
+bool is_collective(TestId test) {
+    return test == TestId::kBarrier || test == TestId::kAllreduce || test == TestId::kTagExchange;
 }
 
 Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
@@ -65,6 +98,7 @@ Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
     result.size = job.size;
     result.window = job.window;
     result.peers = rank.size() - 1;
+    result.beside = plan.beside;
     return result;
 }
 
@@ -74,10 +108,9 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
     const std::vector<int> cpus = rank.gather(sched_getcpu());
     for (const Size& size : plan.sizes) {
         Job job = job_for(plan, size);
-        ManyTraffic traffic(rank, job);
-        // All ranks have the same figures, so they choose the same counts.
-        set_counts(plan, &job, [&](const Job& probe) { return run_job(rank, traffic, probe); });
-        const Measurement measured = run_job(rank, traffic, job);
+        const Measurement measured = is_collective(job.test)
+                                         ? measure_job<ManyCollective>(plan, rank, &job)
+                                         : measure_job<ManyTraffic>(plan, rank, &job);
         if (measured.errors > 0) {
             throw Failure(text("%s %s: %llu messages were wrong", plan.test->name,
                                size_name(job.size).c_str(),
@@ -90,7 +123,7 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
         if (results != nullptr)
             results->add({result});
     }
-    rank.gather(0);  // nobody needs anybody any more
+    rank.part();
 }
 
 /// A rank of a job that has met.
@@ -99,7 +132,8 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
     try {
         if (plan.setup.peers != 0 && plan.setup.peers != job.size() - 1) {
             throw UsageError(text(
-                "--peers %llu: the launcher has started %u processes, so there "
+                "--ranks or --peers: %llu peers, but the launcher has started %u processes, so "
+                "there "
                 "are %u peers",
                 static_cast<unsigned long long>(plan.setup.peers), job.size(), job.size() - 1));
         }
@@ -132,15 +166,20 @@ int run_many(const PerfPlan& plan) {
                  "launcher the command starts them itself",
                  plan.test->name));
     }
-    const std::uint64_t peers = plan.setup.peers != 0 ? plan.setup.peers : kDefaultManyPeers;
+    const std::uint64_t usual = plan.test->id == TestId::kTagExchange ? 1 : kDefaultManyPeers;
+    const std::uint64_t peers = plan.setup.peers != 0 ? plan.setup.peers : usual;
     if (peers >= kStartedRanksMax) {
         throw UsageError(
-            text("--peers: the command starts at most %llu processes by itself; use a "
+            text("--ranks or --peers: the command starts at most %llu processes by itself; use a "
                  "launcher",
                  static_cast<unsigned long long>(kStartedRanksMax)));
     }
     check_writable(plan.files);
-    return start_ranks(peers + 1, cpus_in_turn(plan.cpus));
+    const Strangers strangers(plan.beside);
+    const bool goes_anywhere =
+        plan.test->id == TestId::kBarrier || plan.test->id == TestId::kAllreduce;
+    const bool is_pinned = !goes_anywhere || !plan.cpus.empty();
+    return start_ranks(peers + 1, is_pinned ? cpus_in_turn(plan.cpus) : std::vector<int>());
 }
 
 }  // namespace tagwire::tools

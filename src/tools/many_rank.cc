@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/many_rank.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-
 #include "tools/failure.hpp"
 #include "tools/msg_link.hpp"
-#include "tools/pinning.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -19,7 +13,7 @@ constexpr std::uint64_t kMeetTag = ~std::uint64_t{0};
 
 ManyRank::ManyRank(tagwire::Bootstrap job, const Setup& setup)
     : job_(std::move(job)),
-      yields_(setup.wait == Wait::kYield || is_host_crowded()),
+      yields_(setup.wait == Wait::kYield),
       context_(msg::Context::adopt(open_context(setup))) {
     worker_.emplace(context_, failed_);
     const std::vector<std::vector<std::byte>> addresses = job_.exchange(worker_->address());
@@ -34,15 +28,6 @@ ManyRank::ManyRank(tagwire::Bootstrap job, const Setup& setup)
 void ManyRank::Failed::operator()(tw_ep_h ep, tw_status_t status) {
     if (!self->lost_)
         self->lost_ = Lost{*static_cast<const std::size_t*>(tw_ep_user_data(ep)), status};
-}
-
-/// Whether ranks may have to share a cpu.
-bool ManyRank::is_host_crowded() {
-    std::array<char, 64> name{};
-    gethostname(name.data(), name.size() - 1);
-    const std::vector<std::array<char, 64>> names = job_.allgather(name);
-    const auto ranks = std::count(names.begin(), names.end(), name);
-    return allowed_cpus().size() < static_cast<std::size_t>(ranks);
 }
 
 void ManyRank::tell_lost(std::size_t rank, tw_status_t status) {
@@ -73,6 +58,29 @@ void ManyRank::meet() {
             take(to(peer).tag_send({}, kMeetTag, msg::Op().on_complete(ended)));
     wait_until([&] { return left == 0; });
     msg::check(worst, "cannot exchange a message with another rank");
+}
+
+void ManyRank::part() {
+    std::size_t left = 0;
+    tw_status_t worst = TW_OK;
+    auto ended = [&](const tw_completion_t& done) {
+        --left;
+        worst = done.status < TW_OK ? done.status : worst;
+    };
+    for (std::optional<msg::Endpoint>& ep : eps_) {
+        if (!ep)
+            continue;
+        tw_status_t status = TW_ERR_NO_RESOURCE;
+        wait_until([&] {
+            status = ep->close(msg::Op().on_complete(ended));
+            return status != TW_ERR_NO_RESOURCE;
+        });
+        left += status == TW_INPROGRESS ? 1 : 0;
+        msg::check(status, "cannot close the endpoint to another rank");
+    }
+    wait_until([&] { return left == 0; });
+    msg::check(worst, "cannot close the endpoint to another rank");
+    gather(0);
 }
 
 }  // namespace tagwire::tools

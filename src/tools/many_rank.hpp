@@ -52,6 +52,9 @@ class ManyRank {
 
     /// All ranks are here; messages go on meanwhile.
     void meet();
+    /// Closes the endpoints in order. All ranks call it at their end, and none leaves before all
+    /// have: a peer that finds one gone takes it for lost.
+    void part();
     /// One value of each rank; the same.
     template <class T>
     std::vector<T> gather(const T& mine) {
@@ -78,10 +81,11 @@ class ManyRank {
             }
             done = true;
         });
-        // Not before it has ended, which the bootstrap's time limit sees to.
+        // Not before it has ended, which the bootstrap's time limit sees to. The thread may be
+        // bound to this CPU, and under SCHED_FIFO it runs only while this one yields.
         while (!done)
             if (worker_->progress() == 0)
-                idle();
+                sched_yield();
         thread.join();
         if (failure) {
             if (lost_)
@@ -90,7 +94,6 @@ class ManyRank {
         }
     }
 
-    bool is_host_crowded();
     void idle() const {
         if (yields_)
             sched_yield();

@@ -55,6 +55,14 @@ void add_perf_load(const Command& perf, PerfArguments* arguments) {
             "many_to_one, all_to_all: number of other processes (default 3, or as many as the "
             "launcher started)")
         .type_name("N");
+    perf.add_option("--ranks", &arguments->ranks,
+                    "Processes of barrier, allreduce, many_to_one and all_to_all (default 4): one "
+                    "more than --peers. Those of the first two go to any processor but with --cpu")
+        .type_name("N");
+    perf.add_option("--beside", &arguments->beside,
+                    "Busy programs of others: so many processes compute on the same processors "
+                    "until the end (default 0)")
+        .type_name("N");
     perf.add_option("--depth", &arguments->depth,
                     "Number of unmatched receives (or unexpected messages) queued during the test "
                     "(default 0)")
@@ -149,9 +157,9 @@ void add_perf(const Command& app, PerfLine* line) {
 
 void add_info(const Command& app, InfoArguments* arguments) {
     const Command info = app.add_command("info", "Show devices, configuration and build");
-    info.add_option("what", &arguments->what, "devices, config or build (default all)")
+    info.add_option("what", &arguments->what, "devices, config, progress or build (default all)")
         .type_name("WHAT")
-        .choices({"devices", "config", "build"});
+        .choices({"devices", "config", "progress", "build"});
     info.add_option("--json", &arguments->json, "Write JSON to FILE, - for standard output")
         .type_name("FILE");
 }

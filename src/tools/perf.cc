@@ -15,6 +15,7 @@
 #include "tools/report.hpp"
 #include "tools/self_threads.hpp"
 #include "tools/session.hpp"
+#include "tools/strangers.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -89,6 +90,7 @@ Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& 
     result.window = job.window;
     result.depth = job.depth;
     result.peers = plan.setup.peers;
+    result.beside = plan.beside;
     result.threads = plan.setup.threads;
     if (plan.setup.share != Share::kNone)
         result.share = name_of(plan.setup.share);
@@ -252,6 +254,7 @@ void place_threads(std::vector<PerfPlan>* plans) {
 /// The other side is a process that this one starts, or a server.
 void run_driver(std::vector<PerfPlan> plans) {
     const PerfPlan& first = plans.front();
+    const Strangers strangers(first.beside);
     const bool is_local = first.host.empty();
     const std::vector<int> cpus = choose_cpus(first.cpus);
     if (is_local && cpus[0] == cpus[1])

@@ -23,8 +23,8 @@ struct PerfArguments {
     std::string test;
     std::optional<std::string> level, transport, device, op, memory, data, size, wait, cpu, connect,
         json, csv, share;
-    std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads, pollers,
-        tx_contexts;
+    std::optional<std::uint64_t> iterations, warmup, window, peers, ranks, beside, depth, threads,
+        pollers, tx_contexts;
     std::optional<double> seconds;
     bool unexpected = false;
     bool bidir = false;
@@ -46,6 +46,7 @@ struct PerfPlan {
     double seconds = kDefaultSeconds;  // of each row, unless iterations says how many
     std::vector<int> cpus;             // as given
     bool self = false;                 // one process whose threads send to themselves
+    std::uint64_t beside = 0;          // busy programs of others
     std::uint64_t pollers = 0;         // threads beside these that only progress their worker
     bool server = false;
     std::uint16_t port = kDefaultPort;

@@ -7,6 +7,7 @@
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
 #include "tools/perf.hpp"
+#include "tools/strangers.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -33,6 +34,7 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
         {"--size", arguments.size.has_value(), kWithSize},
         {"--window", arguments.window.has_value(), kWithWindow},
         {"--peers", arguments.peers.has_value(), kWithPeers},
+        {"--ranks", arguments.ranks.has_value(), kWithPeers},
         {"--depth", arguments.depth.has_value(), kWithDepth},
         {"--threads", arguments.threads.has_value(), kWithThreads},
         {"--share", arguments.share.has_value(), kWithThreads},
@@ -191,13 +193,14 @@ std::uint16_t parse_server_port(const std::string& given) {
 /// A server does what its client asks for, so it takes few options.
 PerfPlan server_plan(const PerfArguments& arguments) {
     const PerfArguments none;
-    const bool others =
-        arguments.level || arguments.transport || arguments.device || arguments.op ||
-        arguments.memory || arguments.data || arguments.size || arguments.iterations ||
-        arguments.seconds || arguments.warmup || arguments.window || arguments.peers ||
-        arguments.depth || arguments.threads || arguments.wait || arguments.json || arguments.csv ||
-        arguments.unexpected || arguments.bidir || arguments.validate || arguments.share ||
-        arguments.between || arguments.pollers || arguments.tx_contexts;
+    const bool others = arguments.level || arguments.transport || arguments.device ||
+                        arguments.op || arguments.memory || arguments.data || arguments.size ||
+                        arguments.iterations || arguments.seconds || arguments.warmup ||
+                        arguments.window || arguments.peers || arguments.depth ||
+                        arguments.threads || arguments.wait || arguments.json || arguments.csv ||
+                        arguments.unexpected || arguments.bidir || arguments.validate ||
+                        arguments.share || arguments.between || arguments.pollers ||
+                        arguments.tx_contexts || arguments.ranks || arguments.beside;
     if (others || arguments.connect) {
         throw UsageError(
             "--server takes only a port and --cpu: the side with --connect says what is measured");
@@ -371,6 +374,16 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
     if (is_many && !arguments.peers)
         plan.setup.peers = 0;
+    if (arguments.ranks) {
+        if (!is_many) {
+            throw UsageError(text("--ranks has no meaning for %s, which is between two processes",
+                                  plan.test->name));
+        }
+        if (arguments.peers)
+            throw UsageError("--ranks with --peers: there is one rank more than peers; say one");
+        plan.setup.peers = in_range("--ranks", arguments.ranks, 2, 2, kPeersMax) - 1;
+    }
+    plan.beside = in_range("--beside", arguments.beside, 0, 0, kStrangersMax);
     plan_job(arguments, *plan.test, &plan);
     plan_threads(arguments, &plan);
     plan_pollers(arguments, &plan);
@@ -380,7 +393,16 @@ PerfPlan make_plan(const PerfArguments& arguments) {
             text("--peers with %s: what comes from several peers at once has no order to check",
                  plan.job.bidir ? "--bidir" : "--unexpected"));
     }
-    plan.sizes = parse_sizes(arguments.size.value_or("8"));
+    plan.sizes =
+        parse_sizes(arguments.size.value_or(plan.test->id == TestId::kBarrier ? "0" : "8"));
+    for (const Size& size : plan.sizes) {
+        const bool has_doubles =
+            plan.test->id == TestId::kAllreduce || plan.test->id == TestId::kTagExchange;
+        if (has_doubles && size.bytes % sizeof(double) != 0) {
+            throw UsageError(text("--size %s: %s sends doubles, of 8 bytes each",
+                                  size_name(size.bytes).c_str(), plan.test->name));
+        }
+    }
     plan_counts(arguments, &plan);
     if (arguments.cpu)
         plan.cpus = parse_cpus(*arguments.cpu);

@@ -129,6 +129,8 @@ std::string title_of(const Result& first) {
         title += text("window %llu, ", static_cast<unsigned long long>(first.window));
     if (first.depth > 0)
         title += text("depth %llu, ", static_cast<unsigned long long>(first.depth));
+    if (first.beside > 0)
+        title += text("beside %llu busy programs, ", static_cast<unsigned long long>(first.beside));
     if (first.threads > 1) {
         const char* const share = !first.share                ? "a connection each"
                                   : *first.share == "context" ? "a worker each"

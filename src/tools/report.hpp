@@ -21,6 +21,7 @@ struct Result {
     std::uint64_t window = 1;
     std::uint64_t depth = 0;
     std::uint64_t peers = 1;
+    std::uint64_t beside = 0;  // busy processes of others on these cpus
     std::uint64_t threads = 1;
     std::optional<std::string> share;  // what threads at level msg share
     std::uint64_t pollers = 0;         // threads that only progress what these share

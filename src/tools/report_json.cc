@@ -80,6 +80,7 @@ ordered_json result_json(const Result& result) {
             {"window", result.window},
             {"depth", result.depth},
             {"peers", result.peers},
+            {"beside", result.beside},
             {"threads", result.threads},
             {"share", or_null(result.share)},
             {"pollers", result.pollers},

@@ -17,13 +17,13 @@ BaseIface::BaseIface(Md& md, Worker& worker, const uct_iface_ops_t& operations,
     for (std::size_t id = 0; id < am_.size(); ++id)
         am_[id] = {&BaseIface::drop_am, &am_[id], static_cast<std::uint8_t>(id), false};
     ++md_.iface_count_;
-    ++worker_.iface_count_;
+    worker_.add(*this);
 }
 
 BaseIface::~BaseIface() {
     if (progress_id_ != UCS_CALLBACKQ_ID_NULL)
         worker_.remove_progress(progress_id_);
-    --worker_.iface_count_;
+    worker_.remove(*this);
     --md_.iface_count_;
 }
 
@@ -39,6 +39,7 @@ void BaseIface::progress_enable(unsigned flags) {
     const bool is_shared = (flags & UCT_PROGRESS_THREAD_SAFE) != 0;
     progress_id_ = is_shared ? worker_.add_progress_safe(progress_, this)
                              : worker_.add_progress(progress_, this);
+    worker_.choose_counting();
 }
 
 void BaseIface::progress_disable(unsigned flags) {
@@ -50,6 +51,7 @@ void BaseIface::progress_disable(unsigned flags) {
     else
         worker_.remove_progress(progress_id_);
     progress_id_ = UCS_CALLBACKQ_ID_NULL;
+    worker_.choose_counting();
 }
 
 int BaseIface::is_reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr) {
@@ -65,6 +67,14 @@ bool BaseIface::addresses_given(const uct_device_addr_t* dev_addr,
         return false;
     return (dev_addr != nullptr || attr.device_addr_len == 0) &&
            (iface_addr != nullptr || attr.iface_addr_len == 0);
+}
+
+std::uint64_t BaseIface::latency_ns() {
+    constexpr double kNsPerS = 1e9;
+    uct_iface_attr_t attr{};
+    return ops.iface_query(this, &attr) == UCS_OK
+               ? static_cast<std::uint64_t>(attr.latency.c * kNsPerS)
+               : 0;
 }
 
 void BaseIface::set_am_handler(std::uint8_t id, uct_am_callback_t callback, void* arg) {

@@ -28,6 +28,7 @@
 #include "uct/base_md.hpp"
 #include "uct/describe.hpp"
 #include "uct/iface_params.hpp"
+#include "uct/peer_watch.hpp"
 #include "uct/worker.hpp"
 
 namespace tagwire::uct {
@@ -49,7 +50,7 @@ class BaseIface : public uct_iface_t {
 
     /// For the worker's callback queue: an indirect call straight to Iface::progress().
     template <class Iface>
-    static unsigned progress_callback(void* arg) {
+    [[gnu::hot]] static unsigned progress_callback(void* arg) {
         return static_cast<Iface*>(static_cast<BaseIface*>(arg))->progress();
     }
 
@@ -69,6 +70,22 @@ class BaseIface : public uct_iface_t {
     /// The system's routes lead from here to that device, which is reachable.
     virtual bool is_on_route(const uct_device_addr_t*) { return true; }
     virtual ucs::CounterSet counters() const { return {}; }
+    /// Null: it knows nothing of its peers.
+    virtual PeerWatch* peer_watch() { return nullptr; }
+    [[nodiscard]] bool sees_peers() {
+        const PeerWatch* const watch = peer_watch();
+        return watch != nullptr && watch->sees_peers();
+    }
+    /// The time that a message takes, as iface_query() tells it.
+    [[nodiscard]] std::uint64_t latency_ns();
+    /// A number that changes when something comes or ends.
+    [[nodiscard]] std::uint64_t moved() {
+        const PeerWatch* const watch = peer_watch();
+        return moved_ + (watch != nullptr ? watch->moved() : 0);
+    }
+
+    BaseIface* next_in_worker = nullptr;
+    [[nodiscard]] bool is_progressed() const { return progress_flags_ != 0; }
     virtual void describe(const DescribeSink& sink) const = 0;
     virtual void describe_ep(uct_ep_h ep, const DescribeSink& sink) const = 0;
 
@@ -115,6 +132,9 @@ class BaseIface : public uct_iface_t {
     /// transport has ended every operation of `ep` before, and calls this once per endpoint.
     void report_failure(uct_ep_h ep, ucs_status_t status);
 
+    /// For moved(), of a transport that has no other number.
+    void count_moved(unsigned count) { moved_ += count; }
+
   private:
     struct AmHandler {
         uct_am_callback_t callback;
@@ -138,6 +158,7 @@ class BaseIface : public uct_iface_t {
     ucs_callback_t progress_;
     int progress_id_ = UCS_CALLBACKQ_ID_NULL;
     unsigned progress_flags_ = 0;
+    std::uint64_t moved_ = 0;
 };
 
 inline BaseIface& iface_of(uct_iface_h handle) {

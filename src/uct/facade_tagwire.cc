@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ucs/memory/no_memory.hpp"
+#include "ucs/time/clock.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/components.hpp"
 #include "uct/refuse.hpp"
@@ -14,7 +15,96 @@
 namespace uct = tagwire::uct;
 namespace ucs = tagwire::ucs;
 
+namespace {
+
+ucs_status_t write(const ucs::CounterSet& set, tagwire_uct_counter_t* counters, unsigned* count_p) {
+    const std::size_t room = *count_p;
+    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
+        const ucs::CounterInfo& info = set.infos[i];
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
+    }
+    *count_p = static_cast<unsigned>(set.infos.size());
+    return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
+}
+
+}  // namespace
+
 extern "C" {
+
+ucs_status_t tagwire_uct_worker_set_away_handler(uct_worker_h worker, tagwire_uct_away_cb_t cb,
+                                                 void* arg) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::worker_of(worker).set_away_handler(cb, arg);
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_worker_set_awaited_handler(uct_worker_h worker,
+                                                    tagwire_uct_awaited_cb_t cb, void* arg) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::worker_of(worker).set_awaited_handler(cb, arg);
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_worker_was_away(uct_worker_h worker, tagwire_uct_away_t how,
+                                         uint64_t begin, uint64_t end) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return UCS_ERR_INVALID_PARAM;
+    if (how != TAGWIRE_UCT_AWAY_YIELD && how != TAGWIRE_UCT_AWAY_NAP) {
+        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__,
+                           "how is %d, which is not a tagwire_uct_away_t", static_cast<int>(how));
+    }
+    if (end < begin)
+        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__, "end is before begin");
+    if (end > tagwire::ucs::clock_now_ns())
+        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__, "end is in the future");
+    uct::worker_of(worker).was_away(how, begin, end);
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_worker_prepare_nap(uct_worker_h worker, tagwire_uct_nap_t* nap) {
+    if (uct::has_null(__func__, {{"worker", worker}, {"nap", nap}}))
+        return UCS_ERR_INVALID_PARAM;
+    return uct::worker_of(worker).prepare_nap(nap);
+}
+
+ucs_status_t tagwire_uct_nap_sleep(const tagwire_uct_nap_t* nap, uint64_t max_ns) {
+    if (uct::has_null(__func__, {{"nap", nap}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::sleep_on(*nap, max_ns);
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_worker_wake_naps(uct_worker_h worker) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::worker_of(worker).wake_naps();
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_worker_set_polite(uct_worker_h worker, int is_polite) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::worker_of(worker).set_polite(is_polite != 0);
+    return UCS_OK;
+}
+
+int tagwire_uct_worker_is_polite(uct_worker_h worker) {
+    if (uct::has_null(__func__, {{"worker", worker}}))
+        return 0;
+    return uct::worker_of(worker).is_polite() ? 1 : 0;
+}
+
+ucs_status_t tagwire_uct_worker_describe(uct_worker_h worker, tagwire_uct_describe_cb_t cb,
+                                         void* arg) try {
+    if (uct::has_null(__func__, {{"worker", worker}, {"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::worker_of(worker).describe(uct::DescribeSink(cb, arg));
+    return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
+}
 
 ucs_status_t tagwire_uct_transports(tagwire_uct_transport_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
@@ -64,14 +154,16 @@ ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_cou
         return UCS_ERR_INVALID_PARAM;
     if (*count_p != 0 && uct::has_null(__func__, {{"counters", counters}}))
         return UCS_ERR_INVALID_PARAM;
-    const ucs::CounterSet set = uct::iface_of(iface).counters();
-    const std::size_t room = *count_p;
-    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
-        const ucs::CounterInfo& info = set.infos[i];
-        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
-    }
-    *count_p = static_cast<unsigned>(set.infos.size());
-    return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
+    return write(uct::iface_of(iface).counters(), counters, count_p);
+}
+
+ucs_status_t tagwire_uct_worker_query_counters(uct_worker_h worker, tagwire_uct_counter_t* counters,
+                                               unsigned* count_p) {
+    if (uct::has_null(__func__, {{"worker", worker}, {"count_p", count_p}}))
+        return UCS_ERR_INVALID_PARAM;
+    if (*count_p != 0 && uct::has_null(__func__, {{"counters", counters}}))
+        return UCS_ERR_INVALID_PARAM;
+    return write(uct::worker_of(worker).counters(), counters, count_p);
 }
 
 ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_uct_describe_cb_t cb,
@@ -95,7 +187,9 @@ ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_uct_describe_
                                         void* arg) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
-    uct::iface_of(iface).describe(uct::DescribeSink(cb, arg));
+    const uct::DescribeSink sink(cb, arg);
+    uct::iface_of(iface).describe(sink);
+    sink.flag("sees_peers_run", uct::iface_of(iface).sees_peers());
     return UCS_OK;
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);

@@ -30,6 +30,11 @@ class WorkerParams : public tw_worker_params_t {
         tx_contexts = count;
         return *this;
     }
+    /// As tw_worker_params_t::progress.
+    WorkerParams& with_progress(tw_progress_mode_t mode) {
+        progress = mode;
+        return *this;
+    }
     /// `failed(tw_ep_h, tw_status_t)` runs once for each endpoint that fails.
     template <class Failed>
     WorkerParams& on_failure(Failed& failed) {
@@ -47,6 +52,13 @@ class WorkerParams : public tw_worker_params_t {
             (*static_cast<Told*>(arg))(id, event, status);
         };
         peer_event_arg = detail::arg_of(told);
+        return *this;
+    }
+    /// `told(tw_away_t)` runs instead of progress giving the processor away.
+    template <class Told>
+    WorkerParams& on_away(Told& told) {
+        away = [](void* arg, tw_away_t how) { (*static_cast<Told*>(arg))(how); };
+        away_arg = detail::arg_of(told);
         return *this;
     }
 };

@@ -181,6 +181,18 @@ typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_
 /// as a receive has them.
 typedef void (*tw_rma_event_cb_t)(void* arg, const tw_completion_t* done);
 
+/// The ways in which progress gives the processor away.
+typedef enum tw_away {
+    TW_AWAY_YIELD,  ///< To whoever is ready to run: sched_yield(2).
+    TW_AWAY_NAP     ///< For at most TW_NAP_NS, or until the worker has something to progress.
+} tw_away_t;
+
+#define TW_NAP_NS 100000  ///< Nanoseconds, without the slack of timers.
+
+/// Tells what progress would do now to give the processor away, instead of doing it. Runs inside
+/// progress, in any thread that progresses the worker. Makes no call on the worker.
+typedef void (*tw_away_cb_t)(void* arg, tw_away_t how);
+
 #define TW_TX_CONTEXTS_MAX 64  ///< Most that tw_worker_params_t.tx_contexts may be.
 
 /// Parameters of tw_worker_create(). Zeroes are the defaults of all but struct_bytes.
@@ -201,6 +213,14 @@ typedef struct tw_worker_params {
     /// pauses its peers.
     tw_rma_event_cb_t rma_event TW_CXX_DEFAULT(nullptr);
     void* rma_event_arg TW_CXX_DEFAULT(nullptr);
+    /// Whether calls that progress the worker may give the processor of their thread away. A
+    /// program that polls something else in the same loop takes TW_PROGRESS_SPIN.
+    tw_progress_mode_t progress TW_CXX_DEFAULT(TW_PROGRESS_DEFAULT);
+    /// For a program that progresses the worker with a lock of its own held: it gives the processor
+    /// away behind the lock, then calls tw_worker_was_away(). For a nap it calls tw_worker_arm()
+    /// with the lock, and if that succeeds polls tw_worker_fd() without it. NULL: progress does it.
+    tw_away_cb_t away TW_CXX_DEFAULT(nullptr);
+    void* away_arg TW_CXX_DEFAULT(nullptr);
 } tw_worker_params_t;
 
 /// Opens a worker: an interface of every transport.
@@ -210,9 +230,9 @@ typedef struct tw_worker_params {
 /// \retval TW_OK  *worker_p is the worker; tw_worker_destroy() closes it.
 /// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
 ///     log names each with its reason.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `thread_mode` is unknown, or `tx_contexts`
-///     exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI; or an option of a
-///     transport in use has a value that is not accepted, which the log names.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `thread_mode` or `progress` is unknown, or
+///     `tx_contexts` exceeds TW_TX_CONTEXTS_MAX, or 1 in another mode than TW_THREAD_MULTI; or an
+///     option of a transport in use has a value that is not accepted, which the log names.
 /// \retval TW_ERR_UNSUPPORTED  More transmit contexts than one with TAGWIRE_TAG_OFFLOAD=y.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
@@ -223,10 +243,10 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// Closes its endpoints by force and releases everything, handles of requests included. Requests in
 /// the program's own memory are the program's again; no callback runs. Peers with whom nothing is
 /// under way learn that it has closed in order (TW_ERR_NOT_CONNECTED); for the others it has died
-/// (TW_ERR_CONNECTION_RESET). A peer that has taken no messages until there was no room for another
-/// one is given up to 100 ms; if it takes none then it learns of the end from its transport
-/// (over dc TW_ERR_ENDPOINT_TIMEOUT). Completions in a queue of tw_cq_create() stay there, except
-/// those beyond its capacity. NULL is ignored.
+/// (TW_ERR_CONNECTION_RESET). Their transports are given up to 20 ms to take that. A peer that has
+/// taken no messages until there was no room for another one is given up to 100 ms; if it takes
+/// none then its transport tells it (over dc TW_ERR_ENDPOINT_TIMEOUT). Completions in a queue of
+/// tw_cq_create() stay there, except those beyond its capacity. NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// Properties and limits of a worker. The program sets struct_bytes.
@@ -241,7 +261,8 @@ typedef struct tw_worker_attr {
     size_t buffered_bytes_min;    ///< Least that it delivers of a longer message.
     /// Peers known, with or without an endpoint of the program; their transmit contexts count.
     size_t endpoints;
-    unsigned tx_contexts;  ///< As tw_worker_params_t or the option says.
+    unsigned tx_contexts;         ///< As tw_worker_params_t or the option says.
+    tw_progress_mode_t progress;  ///< Likewise: TW_PROGRESS_POLITE or TW_PROGRESS_SPIN.
 } tw_worker_attr_t;
 
 /// Reads the properties and limits of a worker.
@@ -301,10 +322,24 @@ TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length,
 /// A thread that is told TW_PROGRESS_BUSY again and again should poll less often: each poll slows
 /// the other thread down. Some of these calls yield the processor.
 ///
+/// With polite progress (tw_worker_params_t.progress) a call may yield the processor or sleep 100
+/// us when it and those before have found nothing and a peer on this host makes none meanwhile:
+/// behind its work, with TW_THREAD_MULTI without the lock.
+///
 /// \return 0 when nothing happened, else a number below TW_PROGRESS_BUSY.
 /// \return TW_PROGRESS_BUSY: another thread is in this call, or in another one that takes the
 ///     worker for longer, to connect, say.
 TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
+
+/// Notes that the program has given the processor away, as tw_worker_params_t.away has told it,
+/// from `begin_ns` to `end_ns` (CLOCK_MONOTONIC, nanoseconds). The length of a yield tells whether
+/// other programs compete for the processor.
+///
+/// \retval TW_OK  Noted.
+/// \retval TW_ERR_INVALID_PARAM  `worker` is NULL, `how` is not a tw_away_t, or `end_ns` is before
+///     `begin_ns`, or in the future.
+TAGWIRE_API tw_status_t tw_worker_was_away(tw_worker_h worker, tw_away_t how, uint64_t begin_ns,
+                                           uint64_t end_ns);
 
 /// Takes completions from the completion queue of a worker.
 ///
@@ -361,12 +396,27 @@ TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
 /// \retval TW_ERR_INVALID_PARAM  `worker` is NULL.
 TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
 
-/// Ways to wait.
+/// Ways to wait. A wait that spins or yields may return behind its limit of time, by TW_NAP_NS and
+/// the slack of timers (50 us), or by a slice of the scheduler: it may be away then.
 typedef enum tw_wait_mode {
-    TW_WAIT_SPIN,   ///< Progress again and again.
-    TW_WAIT_YIELD,  ///< Progress again and again, and yield the processor in between.
-    TW_WAIT_SLEEP   ///< Sleep on the descriptor while there is nothing to do.
+    /// Progress again and again. With polite progress (tw_worker_params_t.progress) the processor
+    /// is given away while a peer that is waited for has none.
+    TW_WAIT_SPIN,
+    /// Progress again and again, and yield the processor in between, whatever peers do, and with
+    /// TW_PROGRESS_SPIN, too: for events that another thread brings about. While programs of others
+    /// keep the processor for long, sleep instead until a message comes, 100 us at most.
+    TW_WAIT_YIELD,
+    TW_WAIT_SLEEP  ///< Sleep on the descriptor while there is nothing to do.
 } tw_wait_mode_t;
+
+/// Gives the processor of the calling thread away for a moment: for a loop of the program that
+/// waits for another thread or process, instead of sched_yield(2).
+///
+/// It yields. When a yield of this thread has taken as long as a slice of the scheduler, programs
+/// of others compete for the processor: then it sleeps for some 70 us instead, 2 000 times, since
+/// the scheduler favours a thread that wakes from sleep. A loop that calls tw_worker_progress()
+/// with polite progress needs it only for what other threads of the process do. Any thread.
+TAGWIRE_API void tw_yield(void);
 
 /// Progresses until there may be something new for the calling thread.
 ///

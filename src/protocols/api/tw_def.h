@@ -44,6 +44,15 @@ typedef enum tw_thread_mode {
     TW_THREAD_MULTI        ///< By any thread at any time.
 } tw_thread_mode_t;
 
+/// Behaviour of progress while a peer that the worker waits for has no processor.
+typedef enum tw_progress_mode {
+    TW_PROGRESS_DEFAULT,  ///< As TAGWIRE_PROGRESS says: polite, unless it is set.
+    /// After calls that have found nothing it yields the processor, or, while programs of others
+    /// keep it for long, sleeps until a message comes, 100 us at most.
+    TW_PROGRESS_POLITE,
+    TW_PROGRESS_SPIN  ///< It returns at once.
+} tw_progress_mode_t;
+
 /// Flags of an operation (tw_op_t.flags). In parentheses: the calls that accept the flag; others
 /// refuse it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
 enum tw_op_flag {

@@ -4,10 +4,10 @@
 // program may have seen the end meanwhile, and destroy the object.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
+
+#include "ucs/sys/step_aside.hpp"
 
 namespace tagwire::proto {
 
@@ -37,7 +37,7 @@ class Users {
     void drain() const {
         // SYNC users: pairs with the releases above.
         while (word_.load(std::memory_order_acquire) >= kInside)
-            ::sched_yield();
+            ucs::step_aside();
     }
 
   private:

@@ -73,6 +73,9 @@ void Closing::end(ucs_status_t status) {
     if (ep_.state() == EpState::kFailed)
         return;
     const bool is_told = say_reset(false);
+    // With nothing of the program under way the lane may stay until that has arrived.
+    if (is_told && ep_.is_quiet() && !has_arrived())
+        ep_.worker.peers().linger(ep_.take_lane());
     ep_.fail(status);
     if (!is_told)
         ep_.worker.peers().tell_anew(ep_);

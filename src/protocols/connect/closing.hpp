@@ -60,6 +60,8 @@ class Closing {
 
     /// Not UCS_OK: the peer has announced its end; the connection ends with this status.
     ucs_status_t farewell = UCS_OK;
+    /// This worker goes, and the peer has said that its connection has ended.
+    bool has_gone = false;
 
   private:
     void tell_left();

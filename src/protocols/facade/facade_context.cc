@@ -143,9 +143,12 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
     if (params != nullptr)
         TW_REFUSE_SIZE(params);
     const auto chosen = params == nullptr ? tw_worker_params_t{} : read_sized(*params);
-    if (chosen.thread_mode > TW_THREAD_MULTI)
+    if (chosen.thread_mode < TW_THREAD_SINGLE || chosen.thread_mode > TW_THREAD_MULTI)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is not a tw_thread_mode_t",
                   static_cast<int>(chosen.thread_mode));
+    if (chosen.progress < TW_PROGRESS_DEFAULT || chosen.progress > TW_PROGRESS_SPIN)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "progress %d is not a tw_progress_mode_t",
+                  static_cast<int>(chosen.progress));
     std::unique_ptr<Worker> worker;
     const ucs_status_t status = Worker::create(context_of(context), chosen, nullptr, &worker);
     if (status == UCS_OK)
@@ -224,12 +227,10 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
     return refuse_no_memory(__func__);
 }
 
-unsigned tw_worker_progress(tw_worker_h worker) {
-    if (!worker_of(worker).is_multi) [[likely]]
-        return worker_of(worker).progress();
-    if (worker_of(worker).tx_contexts() == nullptr) [[likely]]
-        return worker_of(worker).progress_shared();
-    return worker_of(worker).tx_contexts()->progress();
+[[gnu::hot]] unsigned tw_worker_progress(tw_worker_h worker) {
+    if (worker_of(worker).is_plain()) [[likely]]
+        return worker_of(worker).progress_plain();
+    return worker_of(worker).progress_otherwise();
 }
 
 unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {

@@ -9,6 +9,7 @@
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker.hpp"
 #include "ucs/memory/reserve.hpp"
+#include "ucs/sys/keep_in_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -99,12 +100,44 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
                      {data, length, nullptr, 0, 0, false, op, request_p});
 }
 
-[[gnu::noinline]] tw_status_t tag_send_long(tw_ep_h handle, const void* data, size_t length,
-                                            uint64_t tag, const tw_op_t* op,
-                                            tw_request_h* request_p) {
+[[gnu::noinline]] tw_status_t tag_send_otherwise(tw_ep_h handle, const void* data, size_t length,
+                                                 uint64_t tag, const tw_op_t* op,
+                                                 tw_request_h* request_p) {
     if (try_send_locked(way_of(endpoint_of(handle)), data, length, tag, true))
         return TW_OK;
     return tag_send_slowly(handle, data, length, tag, op, request_p);
+}
+
+/// The arguments of a plain send, in memory while the transport is called.
+struct SendCall {
+    tw_ep_h ep;
+    const void* data;
+    size_t length;
+    uint64_t tag;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+/// The worker has a lock, and that is free; else, and where the lane is not, the next one.
+[[gnu::noinline]] tw_status_t tag_send_long(tw_ep_h handle, const void* data, size_t length,
+                                            uint64_t tag, const tw_op_t* op,
+                                            tw_request_h* request_p) {
+    Endpoint& ep = endpoint_of(handle);
+    if (ep.tx.contexts != nullptr || !ep.worker.is_multi || !ep.worker.lock.try_lock_briefly())
+        [[unlikely]]
+        return tag_send_otherwise(handle, data, length, tag, op, request_p);
+    SendCall call{handle, data, length, tag, op, request_p};
+    tagwire::ucs::keep_in_memory(call);
+    bool is_sent = false;
+    if (ep.may_send_short(length)) [[likely]] {
+        is_sent = ep.try_transmit_short(data, length, tag, true);
+        if (is_sent) [[likely]]
+            endpoint_of(call.ep).note_short(call.length);
+    }
+    endpoint_of(call.ep).worker.lock.unlock_briefly();
+    if (is_sent) [[likely]]
+        return TW_OK;
+    return tag_send_slowly(call.ep, call.data, call.length, call.tag, call.op, call.request_p);
 }
 
 [[gnu::noinline]] tw_status_t msg_send_long(tw_ep_h handle, const void* data, size_t length,
@@ -214,18 +247,27 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     return worker.lock.lock_briefly_or_delegate(fill) == tagwire::ucs::Delegated::kNo;
 }
 
-/// The fast path of a worker with a lock, or from one source. Nothing here throws. False: the call
-/// takes the slow path, which looks at everything again.
-[[gnu::always_inline]] inline bool try_receive_short(Worker& worker, void* buffer, size_t length,
-                                                     uint64_t tag, uint64_t ignore, bool is_tagged,
-                                                     const tw_op_t* op, tw_request_h* request_p) {
+/// The end of a receive by the fast path.
+enum class ShortReceive : std::uint8_t {
+    kNo,  // it takes the slow path, which looks at everything again
+    kPosted,
+    kTaken  // its message was there
+};
+
+/// The fast path of a worker with a lock, or from one source, or of a message that is there.
+/// Nothing here throws.
+[[gnu::always_inline]] inline ShortReceive try_receive_short(Worker& worker, void* buffer,
+                                                             size_t length, uint64_t tag,
+                                                             uint64_t ignore, bool is_tagged,
+                                                             const tw_op_t* op,
+                                                             tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
     if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
         (buffer == nullptr && length > 0))
-        return false;
+        return ShortReceive::kNo;
     if (worker.is_multi && !worker.lock.try_lock_briefly() &&
         !lock_for_receive(worker, buffer, length, tag, ~ignore, is_tagged, how, request_p))
-        return true;
+        return ShortReceive::kPosted;
     std::uint32_t source = kAnySource;
     bool may_post = true;
     if (how.source != nullptr) {
@@ -233,11 +275,15 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
         may_post = &from.worker == &worker && from.failure() == UCS_OK;
         source = may_post ? from.source : kAnySource;
     }
-    const bool is_posted = may_post && try_post_short(worker, buffer, length, tag, ~ignore,
-                                                      is_tagged, how, request_p, source);
+    auto how_ended = ShortReceive::kNo;
+    if (may_post && try_take_plain(worker, buffer, length, tag, ~ignore, is_tagged, how, source))
+        how_ended = ShortReceive::kTaken;
+    else if (may_post && try_post_short(worker, buffer, length, tag, ~ignore, is_tagged, how,
+                                        request_p, source))
+        how_ended = ShortReceive::kPosted;
     if (worker.is_multi)
         worker.lock.unlock_briefly();
-    return is_posted;
+    return how_ended;
 }
 
 // These have the arguments of the calls of the API, so that those jump here.
@@ -246,8 +292,10 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
                                             tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_tag_recv", "worker");
-    if (try_receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p))
-        return TW_INPROGRESS;
+    const ShortReceive ended =
+        try_receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p);
+    if (ended != ShortReceive::kNo)
+        return ended == ShortReceive::kTaken ? TW_OK : TW_INPROGRESS;
     return receive_long("tw_tag_recv", worker_of(handle),
                         {buffer, length, nullptr, 0, tag, ~ignore, true, op, request_p});
 }
@@ -256,8 +304,10 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
                                             const tw_op_t* op, tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_msg_recv", "worker");
-    if (try_receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p))
-        return TW_INPROGRESS;
+    const ShortReceive ended =
+        try_receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p);
+    if (ended != ShortReceive::kNo)
+        return ended == ShortReceive::kTaken ? TW_OK : TW_INPROGRESS;
     return receive_long("tw_msg_recv", worker_of(handle),
                         {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
 }
@@ -294,7 +344,8 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
 [[gnu::noinline]] tw_status_t tag_recv_locked(tw_worker_h handle, void* buffer, size_t length,
                                               uint64_t tag, uint64_t ignore, const tw_op_t* op,
                                               tw_request_h* request_p) {
-    if (try_receive_locked(handle, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
+    if (worker_of(handle).receive_path == ReceivePath::kLocked &&
+        try_receive_locked(handle, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
         return TW_INPROGRESS;
     return tag_recv_long(handle, buffer, length, tag, ignore, op, request_p);
 }
@@ -351,10 +402,14 @@ tw_status_t tw_tag_send(tw_ep_h ep, const void* buffer, size_t length, uint64_t 
                         const tw_op_t* op, tw_request_h* request_p) {
     if (!is_plain(ep, buffer, length, op)) [[unlikely]]
         return tag_send_slowly(ep, buffer, length, tag, op, request_p);
-    if (endpoint_of(ep).may_send_unlocked(length) &&
-        endpoint_of(ep).try_send_short(buffer, length, tag, true)) [[likely]]
-        return TW_OK;
-    return tag_send_long(ep, buffer, length, tag, op, request_p);
+    if (!endpoint_of(ep).may_send_unlocked(length)) [[unlikely]]
+        return tag_send_long(ep, buffer, length, tag, op, request_p);
+    SendCall call{ep, buffer, length, tag, op, request_p};
+    tagwire::ucs::keep_in_memory(call);
+    if (!endpoint_of(ep).try_transmit_short(buffer, length, tag, true)) [[unlikely]]
+        return tag_send_slowly(call.ep, call.data, call.length, call.tag, call.op, call.request_p);
+    endpoint_of(call.ep).note_short(call.length);
+    return TW_OK;
 }
 
 tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
@@ -381,13 +436,10 @@ tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_
                         uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
     if (!is_plain(worker, buffer, length, op)) [[unlikely]]
         return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
-    const ReceivePath path = worker_of(worker).receive_path;
-    if (path == ReceivePath::kFast) [[likely]] {
-        if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
-            return TW_INPROGRESS;
-    } else if (path == ReceivePath::kLocked) {
+    if (worker_of(worker).receive_path != ReceivePath::kFast) [[unlikely]]
         return tag_recv_locked(worker, buffer, length, tag, ignore, op, request_p);
-    }
+    if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p)) [[likely]]
+        return TW_INPROGRESS;
     return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C API: sleeping and waiting. Arguments are checked here.
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 #include <span>
 
 #include "protocols/api/tw_context.h"
@@ -14,6 +14,7 @@
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
+#include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
 
 using namespace tagwire::proto;
@@ -41,10 +42,18 @@ class Wait {
         return *this;
     }
 
+    /// Other threads need not wake this one for anything else, where they can see that it is there:
+    /// with a lock that all have.
+    Wait& waking_for(const Wanted& wanted) {
+        if (worker_.waiting().has_one_lock())
+            wanted_ = wanted;
+        return *this;
+    }
+
     /// TW_OK: `is_over(Waiter&, const Seen&)`, which is called with the lock. TW_ERR_TIMED_OUT.
     template <class IsOver>
     tw_status_t run(const IsOver& is_over) {
-        if (mode_ > TW_WAIT_SLEEP) {
+        if (mode_ < TW_WAIT_SPIN || mode_ > TW_WAIT_SLEEP) {
             TW_LOG_ERROR("%s: mode %d is not a tw_wait_mode_t", call_, static_cast<int>(mode_));
             return TW_ERR_INVALID_PARAM;
         }
@@ -52,16 +61,14 @@ class Wait {
             if (TxContexts* contexts = worker_.tx_contexts())
                 sent_ = contexts->progress_contexts();
             const tw_status_t status = turn(is_over);
-            if (status != TW_INPROGRESS) {
-                worker_.lock.give_way();  // this thread may wait again at once
-                return status;
-            }
             if (falls_asleep_)
                 sleep();
-            else if (mode_ == TW_WAIT_YIELD)
-                ::sched_yield();
+            else if (away_.how != Politeness::Away::kNo)
+                worker_.politeness().go_away(away_, left_ns());
             else
-                worker_.lock.give_way();
+                worker_.lock.give_way();  // this thread comes back at once
+            if (status != TW_INPROGRESS)
+                return status;
         }
     }
 
@@ -69,6 +76,7 @@ class Wait {
     /// TW_INPROGRESS: another follows, behind a sleep if it falls asleep.
     template <class IsOver>
     tw_status_t turn(const IsOver& is_over) {
+        Wakes wakes;  // written without the lock
         const Entry entry(worker_);
         const TxContexts* contexts = worker_.tx_contexts();
         if (worker_.is_in_progress_here() ||
@@ -76,17 +84,19 @@ class Wait {
             TW_LOG_ERROR("%s: called from a callback, where waiting is not allowed", call_);
             return TW_ERR_INVALID_PARAM;
         }
-        if (mode_ == TW_WAIT_SLEEP && fd_ < 0) {
-            const ucs_status_t opened = worker_.waiting().event_fd(&fd_);
+        if (mode_ == TW_WAIT_SLEEP) {
+            int fd = -1;
+            const ucs_status_t opened = worker_.waiting().event_fd(&fd);
             if (opened != UCS_OK)
                 return tw(opened);
         }
         falls_asleep_ = false;
+        away_.how = Politeness::Away::kNo;
         Waiter& me = worker_.waiting().wake_up(std::exchange(told_of_, 0));
         const tw_status_t status = look(me, is_over);
         me.waits = status == TW_INPROGRESS;
         if (worker_.is_watched())
-            worker_.waiting().settle(false);
+            worker_.waiting().settle(false, wakes);
         return status;
     }
 
@@ -98,49 +108,73 @@ class Wait {
         if (was_over && !always_progresses_)
             return TW_OK;
         if (!worker_.is_in_progress()) {
-            seen.moved += worker_.waiting().progress_for(me);
+            seen.moved += worker_.waiting().progress_for(me, mode_ == TW_WAIT_SLEEP);
             if (was_over || is_over(me, seen))
                 return TW_OK;
         } else if (was_over) {
             return TW_OK;
         }
+        if (mode_ == TW_WAIT_SLEEP)
+            worker_.politeness().take_wish();  // it sleeps in any case
+        else if (worker_.attention().is_away_wanted())
+            worker_.politeness().take(seen.moved, &away_);
         if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
             return TW_ERR_TIMED_OUT;
+        if (mode_ == TW_WAIT_YIELD && away_.how == Politeness::Away::kNo)
+            worker_.politeness().choose(&away_);
         if (mode_ != TW_WAIT_SLEEP)
             return TW_INPROGRESS;
-        const ucs_status_t status = worker_.waiting().fall_asleep(me, &arming_);
+        const ucs_status_t status = worker_.waiting().fall_asleep(me, wanted_, &on_);
         if (status != UCS_OK)
             return status == UCS_ERR_BUSY ? TW_INPROGRESS : tw(status);
         falls_asleep_ = true;
-        event_ = me.event.fd();
+        fd_ = worker_.waiting().fd_of(on_);
+        event_ = &me.event;
         return TW_INPROGRESS;
     }
 
-    void sleep() {
-        // Without an arming the descriptor may tell of what progress is about to take.
-        pollfd polled[] = {{arming_ != 0 ? fd_ : -1, POLLIN, 0}, {event_, POLLIN, 0}};
+    std::uint64_t left_ns() const {
         const std::uint64_t now = tagwire::ucs::clock_now_ns();
-        const std::uint64_t left = end_ns_ > now ? end_ns_ - now : 0;
-        const timespec time = tagwire::ucs::timespec_of(left);
-        const int ready =
-            ::ppoll(polled, event_ < 0 ? 1 : 2, end_ns_ == UINT64_MAX ? nullptr : &time, nullptr);
+        return end_ns_ > now ? end_ns_ - now : 0;
+    }
+
+    void sleep() {
+        pollfd polled[] = {{fd_, POLLIN, 0}, {event_->fd(), POLLIN, 0}};
+        const bool is_beside = on_.ns_max != SleepsOn::kUnlimited;
+        const bool is_limited = end_ns_ != UINT64_MAX || is_beside;
+        int ready = 0;
+        bool is_over = false;
+        while (!is_over) {
+            const std::uint64_t left = left_ns();
+            const timespec time = tagwire::ucs::timespec_of(std::min(left, on_.ns_max));
+            ready = ::ppoll(polled, std::size(polled), is_limited ? &time : nullptr, nullptr);
+            is_over = ready != 0 || !is_beside || left <= on_.ns_max;
+            if (!is_over && !worker_.waiting().sleeps_on(&on_)) {
+                told_of_ = SleepsOn::kNotBeside;
+                return;
+            }
+        }
         was_interrupted_ = ready < 0 && errno == EINTR;
+        if (ready > 0 && polled[1].revents != 0)
+            event_->take();
         if (ready > 0 && polled[0].revents != 0)
-            told_of_ = arming_;
+            told_of_ = is_beside ? SleepsOn::kNotBeside : on_.arming;
     }
 
     const char* const call_;
     Worker& worker_;
     const tw_wait_mode_t mode_;
     std::uint64_t end_ns_;
-    int fd_ = -1;        // of the worker
-    int event_ = -1;     // of this thread, if it needs one
+    Wanted wanted_;
     unsigned sent_ = 0;  // moved by this turn's progress of transmit contexts
     bool always_progresses_ = false;
     bool falls_asleep_ = false;
+    Politeness::Leave away_;
     bool was_interrupted_ = false;
-    std::uint64_t arming_ = 0;   // what it sleeps on
-    std::uint64_t told_of_ = 0;  // ... if the descriptor has told of it
+    SleepsOn on_;
+    int fd_ = -1;                       // of on_
+    std::uint64_t told_of_ = 0;         // of on_, if its descriptor has told of something
+    const WakeEvent* event_ = nullptr;  // of this thread; open if it needs one
 };
 
 /// The worker of the program that a request is of.
@@ -193,9 +227,12 @@ tw_status_t wait_for(const char* call, std::span<const tw_request_h> requests, t
         return TW_ERR_NO_ELEM;
     tw_status_t status = check_requests(call, *worker, requests);
     if (status == TW_OK) {
-        status = Wait(call, *worker, mode, timeout_ns).run([&](Waiter&, const Seen&) {
-            return is_over();
-        });
+        const Wanted wanted{[](void* arg) { return (*static_cast<const IsOver*>(arg))(); },
+                            const_cast<IsOver*>(&is_over)};
+        status =
+            Wait(call, *worker, mode, timeout_ns).waking_for(wanted).run([&](Waiter&, const Seen&) {
+                return is_over();
+            });
     }
     return status == TW_ERR_TIMED_OUT ? TW_INPROGRESS : status;
 }
@@ -213,7 +250,7 @@ tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(fd_p);
     const Entry entry(worker_of(worker));
-    return tw(worker_of(worker).waiting().event_fd(fd_p));
+    return tw(worker_of(worker).waiting().event_fd_of_program(fd_p));
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
@@ -224,6 +261,21 @@ tw_status_t tw_worker_arm(tw_worker_h worker) try {
     return tw(worker_of(worker).waiting().arm());
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_worker_was_away(tw_worker_h worker, tw_away_t how, uint64_t begin_ns,
+                               uint64_t end_ns) {
+    TW_REFUSE_NULL(worker);
+    if (how < TW_AWAY_YIELD || how > TW_AWAY_NAP)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "how %d is not a tw_away_t", static_cast<int>(how));
+    if (end_ns < begin_ns)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "end_ns is before begin_ns");
+    if (end_ns > tagwire::ucs::clock_now_ns())
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "end_ns is in the future; it is of CLOCK_MONOTONIC");
+    const Entry entry(worker_of(worker));
+    worker_of(worker).politeness().note(
+        how == TW_AWAY_NAP ? Politeness::Away::kNap : Politeness::Away::kYield, begin_ns, end_ns);
+    return TW_OK;
 }
 
 tw_status_t tw_worker_signal(tw_worker_h worker) {
@@ -251,6 +303,10 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
     });
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
+}
+
+void tw_yield() {
+    tagwire::ucs::step_aside();
 }
 
 tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode, uint64_t timeout_ns,

@@ -18,17 +18,20 @@ class IdTable {
     static constexpr unsigned kIndexBits = 24;
     static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
 
+    IdTable() { make_room(2); }
+
     /// 0: the table is full.
     std::uint32_t add(T& object) {
         std::uint32_t index;
-        if (free_.size() > kResting || places_.size() > kIndexMask) {
+        if (free_.size() > kResting || count_ > kIndexMask) {
             if (free_.empty())
                 return 0;
             index = free_.front();
             free_.pop_front();
         } else {
+            if (count_ == places_.size())
+                make_room(2 * places_.size());
             index = count_++;
-            places_.push_back({});
         }
         Place& place = places_[index];
         // Index 0 with generation 0 would be the number of nothing.
@@ -44,18 +47,19 @@ class IdTable {
     void remove(std::uint32_t id) {
         Place& place = places_[id & kIndexMask];
         place.object = nullptr;
-        place.id = 0;
+        place.id = no_id(id & kIndexMask);
         free_.push_back(id & kIndexMask);
         --size_;
     }
 
     /// nullptr for a number that is not in use, whoever made it up.
     T* find(std::uint32_t id) const {
-        const std::uint32_t index = id & kIndexMask;
-        if (index >= count_) [[unlikely]]
+        const Place& place = places_.data()[id & mask_];
+        if (place.id != id) [[unlikely]]
             return nullptr;
-        const Place& place = places_[index];
-        return place.id == id ? place.object : nullptr;
+        if (place.object == nullptr)
+            __builtin_unreachable();
+        return place.object;
     }
 
     /// Whether the number is one of the last that its place had before, and is no longer in use.
@@ -85,11 +89,24 @@ class IdTable {
 
     struct Place {
         T* object = nullptr;
-        std::uint32_t id = 0;  // of the object; 0: there is none
+        std::uint32_t id = 0;  // of the object, or no_id()
         std::uint8_t generation = 0;
     };
 
-    std::uint32_t count_ = 0;  // of places_
+    /// The number of a place that is not in use: low bits that differ from its own.
+    static constexpr std::uint32_t no_id(std::uint32_t index) { return ~index; }
+
+    /// `places`: a power of two.
+    void make_room(std::size_t places) {
+        const std::size_t before = places_.size();
+        places_.resize(places);
+        for (std::size_t i = before; i < places; ++i)
+            places_[i].id = no_id(static_cast<std::uint32_t>(i));
+        mask_ = static_cast<std::uint32_t>(places - 1);
+    }
+
+    std::uint32_t count_ = 0;  // of places_ that were used
+    std::uint32_t mask_ = 0;   // finds the place of any number, if it has one
     ucs::ReserveVector<Place> places_;
     ucs::ReserveDeque<std::uint32_t> free_;  // places; the first rests longest
     std::size_t size_ = 0;

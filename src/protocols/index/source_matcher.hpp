@@ -136,6 +136,17 @@ class PostedReceivesOf {
         return taken(room_ != 0 ? queue_.any(is_directed) : any_directed(is_directed));
     }
 
+    /** There are at most so many, none is filed, and `holds(receive)` of each. */
+    template <class Holds>
+    bool all_of_few(std::size_t most, const Holds& holds) const {
+        if (size_ > most || room_ == 0)
+            return size_ == 0;
+        const auto does_not_hold = [&](const PostedReceive& receive) {
+            return !holds(static_cast<const Receive&>(receive));
+        };
+        return queue_.any(does_not_hold) == nullptr;
+    }
+
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
 

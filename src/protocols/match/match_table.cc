@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/match/match_table.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -14,6 +15,7 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::proto {
 
@@ -163,6 +165,36 @@ std::size_t MatchTable::bytes_of(std::size_t length) {
     return sizeof(Unexpected) + length + kHeapBytes;
 }
 
+MatchTable::~MatchTable() {
+    while (spare_count_ > 0)
+        ucs::reserve_free(spare_[--spare_count_]);
+}
+
+/// nullptr: there is no memory.
+Unexpected* MatchTable::allocate(std::size_t behind) {
+    const bool is_in_block = behind <= kShortBytes;
+    void* memory =
+        is_in_block && spare_count_ > 0
+            ? spare_[--spare_count_]
+            : ucs::reserve_try_allocate(sizeof(Unexpected) + std::max(behind, kShortBytes));
+    if (memory == nullptr)
+        return nullptr;
+    auto* message = ::new (memory) Unexpected;
+    message->is_in_block = is_in_block;
+    return message;
+}
+
+void MatchTable::free(Unexpected& message) {
+    // Threads that share a worker would pass the lines of a block around.
+    const bool is_kept =
+        kKeepsBlocks && message.is_in_block && !worker_.is_multi && spare_count_ < kSpareMax;
+    message.~Unexpected();
+    if (is_kept)
+        spare_[spare_count_++] = &message;
+    else
+        ucs::reserve_free(&message);
+}
+
 Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     const bool is_limited = !may_be_urgent(arrival) && !arrival.is_admitted;
     if (is_limited && !arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
@@ -179,14 +211,13 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     const std::size_t held = bytes_of(behind);
     if (is_limited && !admit(ep, held))
         return nullptr;
-    void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);
-    if (memory == nullptr) {
+    Unexpected* const message = allocate(behind);
+    if (message == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint fails",
                      behind);
         ep.closing().end(UCS_ERR_NO_MEMORY);
         return nullptr;
     }
-    auto* message = ::new (memory) Unexpected;
     message->tag = arrival.tag;
     message->source = ep.source;
     message->ep = &ep;
@@ -227,6 +258,40 @@ void MatchTable::add(Endpoint& ep, const Arrival& arrival) {
     if (message->send_id != 0)
         name(*message);
     pause_if_full(ep);
+}
+
+bool MatchTable::add_plain(Endpoint& ep, const Header& header, std::uint64_t imm,
+                           std::span<const std::byte> data) {
+    if (data.size() > kShortBytes || ep.told_to_pause || spare_count_ == 0)
+        return false;
+    Unexpected& message = *allocate(data.size());
+    message.tag = header.tag;
+    message.source = ep.source;
+    message.ep = &ep;
+    message.sender = ep.id;
+    message.worker_id = ep.worker_id;
+    message.imm = imm;
+    message.length = message.received = data.size();
+    message.flags = header.flags;
+    message.is_plain = true;
+    message.is_tagged = (header.flags & kTagged) != 0;
+    message.held = bytes_of(data.size());
+    ucs::copy_short(message.behind(), data.data(), data.size());
+    charge(ep, message.held);
+    ep.kept.push_back(message);
+    worker_.count(WorkerCounter::kRxUnexpected);
+    space(message.is_tagged).unexpected.add(message);
+    pause_if_full(ep);
+    return true;
+}
+
+void MatchTable::release_plain(Unexpected& message) {
+    Endpoint& ep = *message.ep;
+    refund(ep, message.held);
+    ep.kept.erase(message);
+    free(message);
+    if (ep.told_to_pause_eager || has_paused_eager_ || has_paused_)
+        resume_if_free(&ep);
 }
 
 void MatchTable::grow(Unexpected& message, std::size_t bytes) {
@@ -285,8 +350,7 @@ void MatchTable::release(Unexpected& message) {
     }
     budget_.remove(message.held);
     ucs::reserve_free(message.start);
-    message.~Unexpected();
-    ucs::reserve_free(&message);
+    free(message);
     resume_if_free(ep);
 }
 

@@ -11,17 +11,22 @@
 //    notice of a put until it is polled.
 // 2. Peers are paused in two steps: first they keep their data, and requests of rendezvous come in
 //    its place, so that an expected message gets through; then they send nothing.
-// 3. Complete messages of peers that are gone (orphans) give way to those of peers that are there.
+// 3. Memory of short messages is of one size, so that the table keeps some blocks of it.
+// 4. Complete messages of peers that are gone (orphans) give way to those of peers that are there.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "protocols/cost/options.hpp"
 #include "protocols/match/budget.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
@@ -37,6 +42,7 @@ class MatchTable {
           budget_(options.unexpected_bytes, options.envelopes_max) {}
     MatchTable(const MatchTable&) = delete;
     MatchTable& operator=(const MatchTable&) = delete;
+    ~MatchTable();
 
     MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
 
@@ -47,6 +53,10 @@ class MatchTable {
     Unexpected* make(Endpoint& ep, const Arrival& arrival);
     /// The message waits for a receive.
     void add(Endpoint& ep, const Arrival& arrival);
+    /// The same of an eager message that is here as a whole, and whose sender is told nothing.
+    /// False: that takes the slow way.
+    bool add_plain(Endpoint& ep, const Header& header, std::uint64_t imm,
+                   std::span<const std::byte> data);
     /// More memory is needed for a message that is kept.
     void grow(Unexpected& message, std::size_t bytes);
     /// It has left its name space. Whatever callbacks do from now on, it stays until release().
@@ -59,6 +69,8 @@ class MatchTable {
     /// The program keeps it, a rendezvous: its sender may take it back.
     void name(Unexpected& message);
     void unclaim(Unexpected& message) { claimed_.erase(&message); }
+    /// release() of a plain message of a peer that is there.
+    void release_plain(Unexpected& message);
     /// Frees a message that is in no name space, as soon as its handler does not run.
     void release(Unexpected& message);
     /// Drops what the sender wants back, or marks it. False: it was matched, or is not here.
@@ -94,6 +106,15 @@ class MatchTable {
     std::string description() const;
 
   private:
+    static constexpr std::size_t kBlockBytes = 320;
+    /// Data of a short message, which fits a block.
+    static constexpr std::size_t kShortBytes = kBlockBytes - sizeof(Unexpected);
+    /// Builds that check memory are to see each message go.
+    static constexpr bool kKeepsBlocks = !ucs::kDebugChecks;
+    static constexpr std::size_t kSpareMax = 16;
+
+    Unexpected* allocate(std::size_t behind);
+    void free(Unexpected& message);
     std::size_t share() const;
     bool may_send_data(const Endpoint& ep) const;
     void release_send_id(Unexpected& message);
@@ -111,6 +132,8 @@ class MatchTable {
     UnexpectedList orphans_;  // oldest first
     ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
     ucs::ReserveHashSet<Unexpected*> claimed_;
+    std::array<void*, kSpareMax> spare_;  // the first spare_count_: blocks that are free
+    std::size_t spare_count_ = 0;
 };
 
 }  // namespace tagwire::proto

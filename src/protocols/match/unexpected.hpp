@@ -38,7 +38,9 @@ struct Unexpected : tw_message, UnexpectedMessage {
     std::uint32_t send_id = 0;   // that acknowledgement and cancel name; 0: none
     std::uint64_t held = 0;      // bytes of memory, which count against the budget
     bool is_rndv = false;
-    bool is_taken = false;  // in no matcher: a receive or the program has it
+    bool is_in_block = false;  // its memory is one of the table's blocks
+    bool is_plain = false;     // eager, all of it is here, and its sender is told nothing
+    bool is_taken = false;     // in no matcher: a receive or the program has it
     bool is_named = false;
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;

@@ -19,6 +19,8 @@ class Attention {
 
     /// False: the common case, read once per call of progress.
     bool is_needed() const { return bits_ != 0; }
+    /// The worker is of one thread, and no attention is needed. Asked without the worker's lock.
+    bool is_plain() const { return !is_shared_ && bits_ == 0; }
 
     /// A thread is inside progress: this one, or one whose callback runs.
     bool is_in_progress() const { return (bits_ & kInProgress) != 0; }
@@ -39,6 +41,23 @@ class Attention {
     void end_progress() {
         bits_ = static_cast<std::uint8_t>(bits_ & ~kInProgress);
         if (is_shared_)
+            thread_.store(0, std::memory_order_relaxed);
+    }
+
+    /// begin_progress() where no attention is needed.
+    template <bool kIsShared>
+    void begin_plain() {
+        bits_ = kInProgress;
+        if constexpr (kIsShared)
+            thread_.store(ucs::this_thread(), std::memory_order_relaxed);
+    }
+    /// Still none is needed.
+    bool is_plain_inside() const { return bits_ == kInProgress; }
+    /// end_progress() where that holds.
+    template <bool kIsShared>
+    void end_plain() {
+        bits_ = 0;
+        if constexpr (kIsShared)
             thread_.store(0, std::memory_order_relaxed);
     }
 
@@ -65,6 +84,18 @@ class Attention {
     }
     void end_callback() { is_in_callback_ = false; }
 
+    /// The next call of progress gives the processor away first.
+    void ask_away(bool naps) {
+        bits_ = static_cast<std::uint8_t>((bits_ & ~kNap) | kAway | (naps ? kNap : 0));
+    }
+    bool is_away_wanted() const { return (bits_ & kAway) != 0; }
+    /// True: a nap, else a yield.
+    bool take_away() {
+        const bool naps = (bits_ & kNap) != 0;
+        bits_ = static_cast<std::uint8_t>(bits_ & ~(kAway | kNap));
+        return naps;
+    }
+
     /// The descriptor is armed, or a thread sleeps.
     bool is_watched() const { return (bits_ & kWatched) != 0; }
     void set_watched(bool is_watched) {
@@ -80,13 +111,16 @@ class Attention {
     static constexpr std::uint8_t kSlowWork = 2;
     static constexpr std::uint8_t kWatched = 4;
     static constexpr std::uint8_t kDeferred = 8;
+    static constexpr std::uint8_t kAway = 16;
+    static constexpr std::uint8_t kNap = 32;  // with kAway
 
-    const bool is_shared_;
+    // Of whoever has the worker's lock, but the last.
     std::uint8_t bits_ = 0;
     bool is_in_callback_ = false;
     std::uint16_t walks_ = 0;
     std::atomic<std::uintptr_t> thread_{0};  // that is inside progress, if it is shared
     std::uint64_t events_ = 0;
+    const bool is_shared_;
 };
 
 }  // namespace tagwire::proto

@@ -2,8 +2,10 @@
 #include "protocols/request/context.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <string_view>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <uct/api/tagwire_uct.h>
@@ -160,7 +162,7 @@ ucs_status_t Context::open(const std::string& transports) {
     if (problem.empty())
         return UCS_OK;
     TW_LOG_ERROR("%s=\"%s\": %s", source_, transports.c_str(), problem.c_str());
-    return UCS_ERR_NO_DEVICE;
+    return lacks_memory_ ? UCS_ERR_NO_MEMORY : UCS_ERR_NO_DEVICE;
 }
 
 ucs_status_t Context::open_components(const TransportList& wanted) {
@@ -169,9 +171,10 @@ ucs_status_t Context::open_components(const TransportList& wanted) {
     const ucs_status_t status = uct_query_components(&components, &count);
     if (status != UCS_OK)
         return status;
+    const std::unique_ptr<uct_component_h, decltype(&uct_release_component_list)> owner(
+        components, uct_release_component_list);
     for (unsigned i = 0; i < count; ++i)
         open_component(components[i], wanted);
-    uct_release_component_list(components);
     return has_bad_option_ ? UCS_ERR_INVALID_PARAM : UCS_OK;
 }
 
@@ -223,18 +226,23 @@ std::string Context::problem_with(const TransportList& wanted) const {
     return fmt::format("all of {} is left out again; this machine has {}", listed(true), there);
 }
 
+bool Context::is_open(ucs_status_t status) {
+    lacks_memory_ |= status == UCS_ERR_NO_MEMORY;
+    return status == UCS_OK;
+}
+
 // Domains without a wanted transport are closed again. Failures to open one are already logged.
 void Context::open_component(uct_component_h component, const TransportList& wanted) {
     if (!may_want_any(wanted, component))
         return;
     uct_component_attr_t attr{};
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
-    if (uct_component_query(component, &attr) != UCS_OK)
+    if (!is_open(uct_component_query(component, &attr)))
         return;
     std::vector<uct_md_resource_desc_t> names(attr.md_resource_count + 1);
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
     attr.md_resources = names.data();
-    if (uct_component_query(component, &attr) != UCS_OK)
+    if (!is_open(uct_component_query(component, &attr)))
         return;
     for (unsigned i = 0; i < attr.md_resource_count; ++i)
         open_domain(component, names[i].md_name, wanted);
@@ -247,32 +255,35 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     uct_md_config_t* config = nullptr;
     const ucs_status_t read = uct_md_config_read(component, nullptr, nullptr, &config);
     has_bad_option_ |= read == UCS_ERR_INVALID_PARAM;
-    if (read != UCS_OK)
+    if (!is_open(read))
         return;
     Domain domain{component, nullptr, {}, false};
     const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);
     uct_config_release(config);
-    if (opened != UCS_OK)
+    if (!is_open(opened))
         return;
+    std::unique_ptr<std::remove_pointer_t<uct_md_h>, decltype(&uct_md_close)> owner(domain.md,
+                                                                                    uct_md_close);
     uct_tl_resource_desc_t* list = nullptr;
     unsigned transports = 0;
     const std::size_t before = resources_.size();
-    if (uct_md_query_tl_resources(domain.md, &list, &transports) == UCS_OK) {
+    if (is_open(uct_md_query_tl_resources(domain.md, &list, &transports))) {
+        const std::unique_ptr<uct_tl_resource_desc_t, decltype(&uct_release_tl_resource_list)>
+            list_owner(list, uct_release_tl_resource_list);
         for (unsigned tl = 0; tl < transports; ++tl)
             if (wanted.wants(list[tl]))
                 resources_.push_back({domains_.size(), list[tl], false});
         if (resources_.size() > before)
             add_first_contact(list, transports);
-        uct_release_tl_resource_list(list);
     }
-    if (resources_.size() == before || uct_md_query(domain.md, &domain.attr) != UCS_OK) {
+    if (resources_.size() == before || !is_open(uct_md_query(domain.md, &domain.attr))) {
         resources_.resize(before);
-        uct_md_close(domain.md);
         return;
     }
     const ucs_linear_func_t& cost = domain.attr.reg_cost;
     domain.registers_cheaply = cost.c + cost.m * kCheapBytes < kCheapSeconds;
     domains_.push_back(domain);
+    static_cast<void>(owner.release());
 }
 
 /// Connections of rc need somebody to carry their addresses: where nothing wanted can, the

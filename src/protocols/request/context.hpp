@@ -96,11 +96,13 @@ class alignas(128) Context : public tw_context {
     void add_first_contact(const uct_tl_resource_desc_t* list, unsigned count);
     bool has(const TransportName& name) const;
     std::string problem_with(const TransportList& wanted) const;
+    bool is_open(ucs_status_t status);
     ucs_status_t check_overrides() const;
 
     /// The option or the parameter that named the transports.
     const char* source_ = "TAGWIRE_TRANSPORTS";
     bool has_bad_option_ = false;  // of a memory domain; the log names it
+    bool lacks_memory_ = false;    // for a domain that may have had what is absent
     Options options_{};
     Calibration calibration_;
     // On lines of their own: messages read them.

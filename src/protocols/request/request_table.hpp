@@ -48,7 +48,10 @@ class RequestTable {
                                                RequestState state) {
         return ::new (pool_.get()) Request(owner, op, state);
     }
-    bool has_free() const { return pool_.elements_free() != 0; }
+    /// Requests of the program that have not ended, or wait to be tested or polled, and operations
+    /// of the library's own.
+    std::size_t in_use() const { return pool_.elements_taken() + part_pool_.elements_taken(); }
+    bool has_free() const { return pool_.has_free(); }
     /// So many more calls get a request, and memory for an injected message each. False: there is
     /// no room for them.
     bool keep_free(std::size_t calls);
@@ -99,7 +102,6 @@ class RequestTable {
     /// In progress, outside of everything else: runs the callbacks of ends that are queued now, and
     /// returns their number.
     unsigned tell_ends();
-    bool has_deferred() const { return !deferred_.empty(); }
     /// The program has closed `ep`: receives that are told later do not name it.
     void forget(const Endpoint& ep);
     /// Ends that callbacks were told of, ever; with those that are queued.

@@ -4,8 +4,6 @@
 // lock is open only while there is enough.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -14,6 +12,7 @@
 #include "protocols/api/tw_def.h"
 #include "ucs/sys/delegation_lock.hpp"
 #include "ucs/sys/spin_pause.hpp"
+#include "ucs/sys/step_aside.hpp"
 
 namespace tagwire::proto {
 
@@ -61,7 +60,7 @@ struct WorkerLockEnv {
         for (unsigned i = 0; i < kPauses; ++i)
             ucs::spin_pause();
     }
-    static void yield() { ::sched_yield(); }
+    static void yield() { ucs::step_aside(); }
 };
 
 using WorkerLock = ucs::DelegationLock<WorkerLockEnv>;

@@ -193,6 +193,7 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     copy_in.begin(rail.copies().in, rail.chooses_copies());
     copy_out = rail.copies().out;
     state_ = EpState::kReady;
+    worker.awaited.know(*this);
     const std::size_t most = rail.short_max;
     // The fast path does not check whether a message is injected.
     short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
@@ -263,7 +264,16 @@ void Endpoint::stop_sending() {
     queue_.disarm();
 }
 
+uct_ep_h Endpoint::take_lane() {
+    stop_sending();
+    worker.awaited.forget(*this);
+    connector_.forget(lane_);
+    worker.peers().map_lane(lane_, nullptr);
+    return std::exchange(lane_, nullptr);
+}
+
 void Endpoint::disconnect() {
+    worker.awaited.forget(*this);
     if (stripes_ != nullptr)
         stripes_->disconnect();
     if (const uct_ep_h lane = std::exchange(lane_, nullptr)) {

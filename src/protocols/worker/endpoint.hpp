@@ -144,6 +144,9 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void write_out(const tw_op_t* op);
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
+    bool try_transmit_short(const void* data, std::size_t length, std::uint64_t tag,
+                            bool is_tagged);
+    void note_short(std::size_t length);
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     bool try_send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
@@ -189,6 +192,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     void forget_program();
     /// Messages that wait for the lane are not sent.
     void stop_sending();
+    /// It has none from now on, and the caller its transport's endpoint.
+    uct_ep_h take_lane();
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
     /// Operations that wait to be sent go over a new connection.

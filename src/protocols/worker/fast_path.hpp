@@ -15,6 +15,7 @@
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/memory/copy.hpp"
 #include "ucs/memory/copy_short.hpp"
+#include "ucs/sys/keep_in_memory.hpp"
 
 namespace tagwire::proto {
 
@@ -60,9 +61,11 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     return envelope;
 }
 
-/// A plain send that may_send_short(). False: the slow path.
-[[gnu::always_inline]] inline bool Endpoint::try_send_short(const void* data, std::size_t length,
-                                                            std::uint64_t tag, bool is_tagged) {
+/// The transport takes a plain send that may_send_short(). True: note_short() is to follow. False:
+/// the slow path.
+[[gnu::always_inline]] inline bool Endpoint::try_transmit_short(const void* data,
+                                                                std::size_t length,
+                                                                std::uint64_t tag, bool is_tagged) {
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
     ucs_status_t status;
     if (length <= sizeof(ShortMessage::data)) {
@@ -77,10 +80,19 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
                                  {const_cast<void*>(data), length, nullptr, 0, 1}};
         status = uct_ep_am_short_iov(lane_, kId, iov, 2);
     }
-    if (status != UCS_OK) [[unlikely]]
-        return false;
+    return status == UCS_OK;
+}
+
+[[gnu::always_inline]] inline void Endpoint::note_short(std::size_t length) {
     worker.count(WorkerCounter::kTxShort);
     window_.add_message(length);
+}
+
+[[gnu::always_inline]] inline bool Endpoint::try_send_short(const void* data, std::size_t length,
+                                                            std::uint64_t tag, bool is_tagged) {
+    if (!try_transmit_short(data, length, tag, is_tagged)) [[unlikely]]
+        return false;
+    note_short(length);
     return true;
 }
 
@@ -104,23 +116,68 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
                                                   std::uint64_t mask, bool is_tagged,
                                                   const tw_op_t& op, tw_request_h* request_p,
                                                   std::uint32_t source) {
-    const RequestState posted{.kind = RequestKind::kReceive,
-                              .is_tagged = is_tagged,
-                              .was_named = request_p != nullptr,
-                              .is_posted = true};
+    const RequestState posted{
+        .kind = RequestKind::kReceive, .is_tagged = is_tagged, .is_posted = true};
     MatchSpace& in = worker.space(is_tagged);
     RequestTable& requests = worker.requests();
     if (!in.unexpected.empty() || !requests.has_free()) [[unlikely]]
         return false;
-    auto* request = requests.make_plain(worker, op, posted);
+    // Read anew: what the checks have read of it is in no register, which would have to be saved.
+    auto* request = requests.make_plain(worker, *ucs::read_anew(&op), posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
     request->tag = tag;
     request->mask = mask;
     request->source = source;
-    if (request_p != nullptr)
+    if (request_p != nullptr) {
+        request->was_named = true;
         *request_p = request;
+    }
     in.posted.post(*request);
+    return true;
+}
+
+/// The completion of a plain receive of a short message. `flags`: kTagged and kImm.
+[[gnu::always_inline]] inline void tell_plain(tw_completion_t& done, void* context,
+                                              tw_request_h request, std::uint32_t flags,
+                                              std::size_t length) {
+    // One store for each: compilers would gather two by more moves.
+    done.context = context;
+    ucs::keep_in_memory(done.context);
+    done.request = request;
+    done.status = TW_OK;
+    done.flags = TW_DONE_RECV | flag_if((flags & kTagged) != 0, TW_DONE_TAGGED) |
+                 flag_if((flags & kImm) != 0, TW_DONE_IMM);
+    done.length = length;
+    ucs::keep_in_memory(done.length);
+    done.message_length = length;
+    done.buffer = nullptr;
+    done.message = nullptr;
+}
+
+/// `op` and `source` as for try_post_short(). A short message is there that asks for nothing but a
+/// copy: it is in the buffer, and the call is over. False: the slow path.
+inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length, std::uint64_t tag,
+                           std::uint64_t mask, bool is_tagged, const tw_op_t& op,
+                           std::uint32_t source) {
+    UnexpectedMessages& messages = worker.space(is_tagged).unexpected;
+    if (messages.empty() || (op.flags & TW_OP_COMPLETION) != 0)
+        return false;
+    auto* const message = static_cast<Unexpected*>(messages.find(tag & mask, mask, source));
+    if (message == nullptr || !message->is_plain || message->ep == nullptr ||
+        message->length > length)
+        return false;
+    messages.remove(*message);
+    ucs::copy_short(static_cast<std::byte*>(buffer), message->behind(), message->length);
+    if (op.done != nullptr) {
+        tw_completion_t& done = *op.done;
+        tell_plain(done, op.context, nullptr, message->flags, message->length);
+        done.tag = message->tag;
+        done.imm = message->imm;
+        done.source = message->worker_id;
+        done.ep = message->ep->handle();
+    }
+    worker.matches().release_plain(*message);
     return true;
 }
 
@@ -151,37 +208,32 @@ inline constexpr std::size_t kShortCopyMax = 256;
 /// Apart, so that the other modes save no registers for it.
 [[gnu::noinline]] inline void call_unlocked(WorkerCore& worker, tw_complete_cb_t complete,
                                             const tw_completion_t& done) {
-    const Unlocked callback(worker);
+    const InCallback callback(worker);  // as Unlocked, of a worker that is_multi
+    worker.leave();
     complete(&done);
+    worker.enter_again();
 }
 
 /// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
-/// kTagged and kImm.
+/// kTagged and kImm. `is_multi`: the worker is.
 template <bool kIsLong>
 [[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
                                              const Header& header, const std::byte* data,
-                                             std::size_t length, std::uint64_t imm) {
+                                             std::size_t length, std::uint64_t imm, bool is_multi) {
     worker.count(WorkerCounter::kRxExpected);
     if constexpr (kIsLong)
         ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
     else
         ucs::copy_short(request.buffer.base, data, length);
     tw_completion_t done;
-    done.context = request.context;
-    done.request = &request;
-    done.status = TW_OK;
-    done.flags = TW_DONE_RECV | flag_if((header.flags & kTagged) != 0, TW_DONE_TAGGED) |
-                 flag_if((header.flags & kImm) != 0, TW_DONE_IMM);
-    done.length = done.message_length = length;
-    done.buffer = nullptr;
+    tell_plain(done, request.context, &request, header.flags, length);
     done.tag = header.tag;
     done.imm = imm;
     done.source = ep.worker_id;
     done.ep = ep.handle();
-    done.message = nullptr;
     const tw_complete_cb_t complete = request.complete;
     worker.requests().release_plain(request);
-    if (worker.is_multi) [[unlikely]]
+    if (is_multi) [[unlikely]]
         return call_unlocked(worker, complete, done);
     const InCallback callback(worker);
     complete(&done);

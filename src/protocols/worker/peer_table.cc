@@ -518,7 +518,34 @@ void PeerTable::destroy(Endpoint& ep) {
     detached_.erase(&ep);
 }
 
+void PeerTable::linger(uct_ep_h lane) {
+    if (lingering_.size() == kLingeringMax) {
+        uct_ep_destroy(lingering_.front().lane);
+        lingering_.erase(lingering_.begin());
+    }
+    lingering_.push_back({lane, ucs::clock_now_ns() + kLingerNs});
+    worker_.ask_slow_work();
+}
+
+bool PeerTable::destroy_arrived() {
+    if (lingering_.empty()) [[likely]]
+        return false;
+    const std::uint64_t now = ucs::clock_now_ns();
+    std::erase_if(lingering_, [now](const Lingering& each) {
+        const ucs_status_t flushed = uct_ep_flush(each.lane, UCT_FLUSH_FLAG_LOCAL, nullptr);
+        if ((flushed == UCS_INPROGRESS || flushed == UCS_ERR_NO_RESOURCE) && now < each.until)
+            return false;
+        uct_ep_destroy(each.lane);
+        return true;
+    });
+    if (!lingering_.empty())
+        worker_.ask_slow_work();
+    return !lingering_.empty();
+}
+
 void PeerTable::clear() {
+    for (const Lingering& each : std::exchange(lingering_, {}))
+        uct_ep_destroy(each.lane);
     endpoints_.clear();
     detached_.clear();
 }

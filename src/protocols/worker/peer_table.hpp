@@ -85,6 +85,8 @@ class PeerTable {
 
     /// `ep` null: the lane goes.
     void map_lane(uct_ep_h lane, Endpoint* ep);
+    /// It is of no endpoint any more, and goes when all that it was given has arrived, or soon.
+    void linger(uct_ep_h lane);
     /// A transport reports it, in any call.
     void lane_failed(uct_ep_h lane, ucs_status_t status);
 
@@ -105,6 +107,8 @@ class PeerTable {
     void run_wireup();
     unsigned end_connections();
     unsigned destroy_retired();
+    /// True: some stay.
+    bool destroy_arrived();
 
   private:
     /// State of a peer that outlives its connections.
@@ -131,7 +135,15 @@ class PeerTable {
         bool is_told;
     };
 
+    struct Lingering {
+        uct_ep_h lane;
+        std::uint64_t until;  // ns
+    };
+
     static constexpr unsigned kPassesToEnd = 64;
+    static constexpr std::uint64_t kLingerNs = 100'000'000;
+    /// However fast peers come and go: the oldest give way.
+    static constexpr std::size_t kLingeringMax = 16;
     static constexpr std::uint64_t kRefusalNs = 2'000'000'000;
     static constexpr std::size_t kRefusalsMax = 64;  // at a time
     static constexpr std::size_t kPeersMin = 64;
@@ -166,6 +178,7 @@ class PeerTable {
     ucs::Repeats refused_;
     ucs::ReserveVector<Endpoint*> wireup_;
     ucs::ReserveVector<Ending> endings_;
+    ucs::ReserveVector<Lingering> lingering_;
     ucs::ReserveVector<Endpoint*> retired_;
     Notices notices_;
 };

@@ -13,6 +13,7 @@ void WorkerCore::set_outstanding(Request& request, Endpoint& ep) {
     request.ep = &ep;
     request.is_outstanding = true;
     list_of(ep, request).push_back(request);
+    awaited.begin(ep);
 }
 
 void WorkerCore::finish(Request& request, ucs_status_t status) {
@@ -29,6 +30,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         if (request.is_queued)
             ep->queue().remove(request);
         list_of(*ep, request).erase(request);
+        awaited.end(*ep);
     }
     if (ep != nullptr && ep->incoming_request == &request)
         ep->incoming_request = nullptr;
@@ -78,6 +80,7 @@ void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
     transfer->failed_ep = request.ep;
     ++request.ep->draining;
     list_of(*request.ep, request).erase(request);
+    awaited.end(*request.ep);
     request.is_outstanding = false;
     request.ep = nullptr;
     transfer->ending = status;

@@ -2,6 +2,7 @@
 #include "protocols/worker/waiters.hpp"
 
 #include <sys/eventfd.h>
+#include <uct/api/tagwire_uct.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,10 @@
 #include "ucs/log/repeats.hpp"
 
 namespace tagwire::proto {
+
+void NapWord::wake() const {
+    tagwire_uct_worker_wake_naps(worker);
+}
 
 bool WakeEvent::make() {
     if (!fd_)

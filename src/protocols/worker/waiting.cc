@@ -12,20 +12,29 @@
 
 namespace tagwire::proto {
 
-ucs_status_t Waiting::event_fd(int* fd_p) {
+/// `level`: of what the log says where it is refused.
+ucs_status_t Waiting::open(int* fd_p, ucs::LogLevel level) {
+    *fd_p = wakeup_.fd();
+    if (wakeup_.is_open())
+        return UCS_OK;
     std::vector<const Rail*> rails;
     if (const TxContexts* contexts = worker_.tx_contexts())
         rails = contexts->rails();
     for (const auto& rail : worker_.rails())
         rails.push_back(rail.get());
-    const bool was_open = wakeup_.is_open();
-    const ucs_status_t status = wakeup_.open(rails);
+    const ucs_status_t status = wakeup_.open(rails, level);
     if (status != UCS_OK)
         return status;
-    if (!was_open && worker_.lookout != nullptr)
+    if (worker_.lookout != nullptr)
         add(worker_.lookout->fd());
     *fd_p = wakeup_.fd();
     return UCS_OK;
+}
+
+ucs_status_t Waiting::event_fd_of_program(int* fd_p) {
+    const ucs_status_t status = event_fd(fd_p);
+    has_told_fd_ |= status == UCS_OK;
+    return status;
 }
 
 void Waiting::add(int fd) {
@@ -53,46 +62,79 @@ ucs_status_t Waiting::arm() {
     return status;
 }
 
+ucs_status_t Waiting::arm_nap(int* fd_p) {
+    ucs_status_t status = open(fd_p, ucs::LogLevel::kDebug);
+    if (status != UCS_OK)
+        return status;
+    status = protocol_.arm_nap(ucs::this_thread(), has_told_fd_);
+    settle(false);
+    return status;
+}
+
+const WakeEvent* Waiting::event_for_nap() {
+    if (!worker_.is_multi)
+        return nullptr;
+    WakeEvent& event = protocol_.event_of(ucs::this_thread());
+    return event.make() ? &event : nullptr;
+}
+
+void Waiting::begin_nap(const NapWord* word) {
+    if (!worker_.is_multi)
+        return;
+    protocol_.begin_nap(ucs::this_thread(), word);
+    worker_.set_watched(true);
+}
+
+bool Waiting::has_news_for_nap() {
+    return worker_.is_multi && protocol_.has_news_for_nap(ucs::this_thread());
+}
+
+// Naps make calls rare.
+void Waiting::end_nap() {
+    worker_.look_soon();
+    if (worker_.is_multi)
+        protocol_.end_nap(ucs::this_thread());
+}
+
 Waiter& Waiting::wake_up(std::uint64_t arming) {
     return protocol_.wake_up(ucs::this_thread(), arming);
 }
 
 unsigned Waiting::progress() {
-    if (worker_.own_tx != nullptr) {
-        const unsigned count = progress_all();
-        settle(count > 0);
-        return count;
-    }
-    protocol_.call_in(ucs::this_thread());
-    const unsigned count = progress_all();
-    settle(false);
-    return count;
+    return worker_.own_tx == nullptr ? protocol_.progress(ucs::this_thread()) : progress_all();
 }
 
-ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
+ucs_status_t Waiting::fall_asleep(Waiter& me, const Wanted& wanted, SleepsOn* on) {
     if (worker_.is_multi && !me.event.make())
         return UCS_ERR_IO_ERROR;
     ucs_status_t status = UCS_OK;
-    *arming_p = 0;
     if (worker_.is_in_progress())
-        protocol_.fall_asleep_beside(me);
+        *on = protocol_.fall_asleep_amid_callback(me, wanted);
     else
-        status = protocol_.fall_asleep(me, arming_p);
+        status = protocol_.fall_asleep(me, wanted, on);
     if (status == UCS_OK)
         worker_.set_watched(true);
     return status;
 }
 
-void Waiting::settle(bool leaves_work) {
-    settle_for(ucs::this_thread(), leaves_work);
+// Without an arming the worker's descriptor may tell of what progress is about to take.
+int Waiting::fd_of(const SleepsOn& on) const {
+    if (on.arming != 0)
+        return wakeup_.fd();
+    return on.ns_max != SleepsOn::kUnlimited ? wakeup_.event_fd() : -1;
+}
+
+void Waiting::settle(bool leaves_work, Wakes& wakes) {
+    settle_for(ucs::this_thread(), leaves_work, wakes);
 }
 
 void Waiting::settle_delegated() {
     constexpr std::uintptr_t kNoThread = 1;  // as of a thread that never sleeps
-    settle_for(kNoThread, true);
+    Wakes wakes;
+    settle_for(kNoThread, true, wakes);
 }
 
-void Waiting::settle_for(std::uintptr_t thread, bool leaves_work) {
+void Waiting::settle_for(std::uintptr_t thread, bool leaves_work, Wakes& wakes) {
     if (worker_.is_in_progress())
         return;  // a callback runs: progress settles
     if (worker_.own_tx != nullptr) {
@@ -103,7 +145,7 @@ void Waiting::settle_for(std::uintptr_t thread, bool leaves_work) {
         }
         return;
     }
-    protocol_.settle(thread, leaves_work);
+    protocol_.settle(thread, leaves_work, wakes);
     worker_.set_watched(protocol_.is_watched());
 }
 
@@ -124,7 +166,16 @@ ucs_status_t Waiting::take_and_arm() {
 }
 
 std::uint64_t Waiting::ends() const {
-    return worker_.ends();
+    const TxContexts* contexts = worker_.tx_contexts();
+    return worker_.ends() + (contexts == nullptr ? 0 : contexts->ends());
+}
+
+void Waiting::count_wake_ups(unsigned number) {
+    worker_.count(WorkerCounter::kWakeUps, number);
+}
+
+bool Waiting::has_one_lock() const {
+    return worker_.tx_contexts() == nullptr;
 }
 
 unsigned Waiting::progress_all() {

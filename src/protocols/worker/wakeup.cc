@@ -40,15 +40,13 @@ ucs_status_t Wakeup::create() {
     return UCS_ERR_IO_ERROR;
 }
 
-ucs_status_t Wakeup::open(std::span<const Rail* const> rails) {
-    if (is_open())
-        return UCS_OK;
+ucs_status_t Wakeup::open(std::span<const Rail* const> rails, ucs::LogLevel level) {
     std::vector<int> fds;
     for (const Rail* rail : rails) {
         int fd = -1;
         const ucs_status_t status = uct_iface_event_fd_get(rail->iface(), &fd);
         if (status != UCS_OK) {
-            TW_LOG_REPEATED(ucs::LogLevel::kError, refusals_.due(rail->transport()),
+            TW_LOG_REPEATED(level, refusals_.due(rail->transport()),
                             "wake-up: %s on %s has no event descriptor: %s", rail->transport(),
                             rail->device(), ucs_status_string(status));
             return status;
@@ -62,7 +60,7 @@ ucs_status_t Wakeup::open(std::span<const Rail* const> rails) {
         is_complete = is_complete && add(fd);
     if (is_complete)
         return UCS_OK;
-    TW_LOG_REPEATED(ucs::LogLevel::kError, refusals_.due("descriptor"),
+    TW_LOG_REPEATED(level, refusals_.due("descriptor"),
                     "wake-up: cannot create the worker's descriptor: %s", std::strerror(errno));
     epoll_.reset();
     timer_.reset();

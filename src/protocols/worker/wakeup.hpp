@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "protocols/request/rail.hpp"
+#include "ucs/log/log.hpp"
 #include "ucs/log/repeats.hpp"
 #include "ucs/sys/fd.hpp"
 
@@ -23,10 +24,13 @@ class Wakeup {
   public:
     /// Makes the event, with which ring() works. UCS_ERR_IO_ERROR: there are no descriptors left.
     ucs_status_t create();
-    /// Makes the rest, at the first call. UCS_ERR_UNSUPPORTED: an interface has no events.
-    ucs_status_t open(std::span<const Rail* const> rails);
+    /// Makes the rest. UCS_ERR_UNSUPPORTED: an interface has no events. Refusals are logged at
+    /// `level`.
+    ucs_status_t open(std::span<const Rail* const> rails, ucs::LogLevel level);
     bool is_open() const { return static_cast<bool>(epoll_); }
     int fd() const { return epoll_.get(); }
+    /// Readable from ring() until take().
+    int event_fd() const { return event_.get(); }
 
     /// One more descriptor wakes, once open. False: errno says why.
     bool add(int fd) const;

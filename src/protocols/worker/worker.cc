@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/worker.hpp"
 
-#include <sched.h>
 #include <uct/api/tagwire_uct.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "protocols/worker/worker_messages.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
@@ -35,13 +35,22 @@ void add_interface(const Rail& rail, std::vector<Fact>& facts) {
         throw std::bad_alloc();
 }
 
+/// Adds how progress waits, as "progress_KEY".
+void add_progress(uct_worker_h worker, std::vector<Fact>& facts) {
+    const auto tell = [](void* to, const char* key, const char* value) {
+        static_cast<std::vector<Fact>*>(to)->push_back({std::string("progress_") + key, value});
+    };
+    if (tagwire_uct_worker_describe(worker, tell, &facts) == UCS_ERR_NO_MEMORY)
+        throw std::bad_alloc();
+}
+
 /// The answer to a thread that polls while another one progresses, which may have lost its
 /// processor to threads like this.
 [[gnu::noinline, gnu::cold]] unsigned busy() {
     constexpr unsigned kPollsPerYield = 32;
     [[gnu::tls_model("initial-exec")]] static thread_local constinit unsigned polls = 0;
     if (++polls % kPollsPerYield == 0)
-        ::sched_yield();
+        ucs::step_aside();
     return TW_PROGRESS_BUSY;
 }
 
@@ -70,6 +79,7 @@ ucs_status_t Worker::open() {
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
     if (status != UCS_OK)
         return status;
+    politeness_.begin(uct_, params_);
     if ((status = open_rails()) != UCS_OK)
         return status;
     context_.set_atomics_by_device(are_atomics_by_device());
@@ -84,6 +94,8 @@ ucs_status_t Worker::open() {
         TW_CHECK(address(SIZE_MAX).size() <= TW_ADDRESS_BYTES_MAX);
         return UCS_OK;
     }
+    if (lacks_memory_)
+        return UCS_ERR_NO_MEMORY;
     TW_LOG_ERROR(
         "worker: could not open an interface for first contact; one of these is needed: %s",
         first_contact_names().c_str());
@@ -144,6 +156,7 @@ ucs_status_t Worker::open_rails() {
         if (status != UCS_OK) {
             TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
                         ucs_status_string(status));
+            lacks_memory_ |= status == UCS_ERR_NO_MEMORY;
             continue;
         }
         set_message_handlers(*rail, *this);
@@ -238,42 +251,94 @@ Worker::~Worker() {
 }
 
 /// A lane that is full has room again when the peer takes what is in it, and goes when that and
-/// the message have arrived, because what its transport has not sent goes with it. For a peer that
-/// takes nothing nobody waits long. Messages that come meanwhile are dropped.
+/// the message have arrived, because what its transport has not sent goes with it: over rc, all
+/// that the peer's device has not acknowledged. For a peer that takes nothing, or is no more,
+/// nobody waits long. Messages that come meanwhile are dropped.
 void Worker::say_farewell() {
     constexpr std::uint64_t kFarewellNs = 100'000'000;
+    constexpr std::uint64_t kArrivalNs = 20'000'000;  // of what the lane has taken at once
     struct Leaving {
         Endpoint* ep;
         bool is_told;
+        std::uint64_t until;
     };
+    const std::uint64_t begin = ucs::clock_now_ns();
     ucs::ReserveVector<Leaving> left;
     endpoints_.for_each([&](Endpoint& ep) {
-        if (!ep.closing().say_reset(true))
-            left.push_back({&ep, false});
+        const bool is_told = ep.closing().say_reset(true);
+        if (!is_told || !ep.closing().has_arrived())
+            left.push_back({&ep, is_told, begin + (is_told ? kArrivalNs : kFarewellNs)});
     });
-    if (left.empty())
+    if (left.empty() && !own_peers_.destroy_arrived())
         return;
     for (const auto& rail : rails_)
-        drop_messages(*rail);
-    const std::uint64_t deadline = ucs::clock_now_ns() + kFarewellNs;
+        drop_messages(*rail, *this);
     do {
+        politeness_.go_away_if_wanted();
         for (const auto& rail : rails_)
             uct_iface_progress(rail->iface());
-        std::erase_if(left, [](Leaving& each) {
+        const std::uint64_t now = ucs::clock_now_ns();
+        std::erase_if(left, [now](Leaving& each) {
             Closing& closing = each.ep->closing();
             if (!each.is_told) {
                 each.ep->stop_sending();  // what waits is lost, and must not take the room
                 each.is_told = closing.say_reset(true);
             }
-            return each.is_told && closing.has_arrived();
+            return closing.has_gone || now >= each.until || (each.is_told && closing.has_arrived());
         });
-    } while (!left.empty() && ucs::clock_now_ns() < deadline);
+    } while (own_peers_.destroy_arrived() || !left.empty());
 }
 
 unsigned Worker::refuse_progress() {
     if (!has_refused_progress_.exchange(true, std::memory_order_relaxed))
         TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
     return 0;
+}
+
+[[gnu::noinline]] unsigned Worker::progress_alone() {
+    if (is_in_progress())
+        return refuse_progress();
+    const Politeness::Away wish = politeness_.take_wish();
+    const unsigned count = attention_.is_needed() ? progress_slowly() : advance();
+    if (is_watched())
+        waiting_.settle(false);
+    if (wish != Politeness::Away::kNo) {
+        politeness_.take_wish();  // of this call
+        Politeness::Leave leave;
+        politeness_.take(count, wish, &leave);
+        politeness_.go_away(leave);
+    }
+    return count;
+}
+
+unsigned Worker::progress_otherwise() {
+    if (!is_multi)
+        return progress_alone();
+    if (tx_contexts_ == nullptr) [[likely]]
+        return progress_shared();
+    return tx_contexts_->progress();
+}
+
+[[gnu::noinline]] unsigned Worker::leave_and_go_away(unsigned count) {
+    Politeness::Leave away;
+    politeness_.take(count, &away);
+    leave();
+    politeness_.go_away(away);
+    return count;
+}
+
+[[gnu::noinline]] unsigned Worker::settle_and_leave(unsigned count) {
+    Wakes wakes;
+    waiting_.settle(own_tx != nullptr && count > 0, wakes);
+    Politeness::Leave away;
+    if (attention_.is_away_wanted())
+        politeness_.take(count, &away);
+    leave();
+    wakes.write();
+    if (away.how == Politeness::Away::kNo)
+        lock.give_way();  // this thread comes back at once
+    politeness_.go_away(away);
+    return count;
 }
 
 unsigned Worker::progress_shared() {
@@ -291,15 +356,29 @@ unsigned Worker::progress_shared() {
 
 [[gnu::always_inline]] inline unsigned Worker::progress_and_unlock() {
     open_if_wanted();
-    unsigned count;
     if (attention_.is_needed()) [[unlikely]]
-        count = progress_attentively();
-    else
-        count = advance();
-    if (is_watched()) [[unlikely]]  // a thread fell asleep while a callback ran
-        waiting_.settle(own_tx != nullptr && count > 0);
+        return leave_attentively(progress_attentively());
+    attention_.begin_plain<true>();
+    const unsigned count = progress_and_look();
+    if (!attention_.is_plain_inside()) [[unlikely]]
+        return end_attentively_and_leave(count);
+    attention_.end_plain<true>();
     leave();
     lock.give_way();  // this thread comes back at once
+    return count;
+}
+
+[[gnu::noinline]] unsigned Worker::end_attentively_and_leave(unsigned count) {
+    return leave_attentively(end_attentively(count));
+}
+
+[[gnu::noinline]] unsigned Worker::leave_attentively(unsigned count) {
+    if (is_watched())
+        return settle_and_leave(count);
+    if (attention_.is_away_wanted())
+        return leave_and_go_away(count);
+    leave();
+    lock.give_way();
     return count;
 }
 
@@ -324,9 +403,26 @@ unsigned Worker::progress_all() {
     return count + advance();
 }
 
-[[gnu::noinline]] unsigned Worker::tell_and_end_progress() {
-    const unsigned count = requests_.tell_ends();
+unsigned Worker::advance() {
+    attention_.begin_progress();
+    return end_attentively(progress_and_look());
+}
+
+[[gnu::noinline]] unsigned Worker::end_attentively(unsigned count) {
+    if (attention_.has_deferred())
+        count += requests_.tell_ends();
     attention_.end_progress();
+    return count;
+}
+
+/// Those behind the first, which has brought `count`.
+[[gnu::noinline]] unsigned Worker::progress_other_transports(unsigned count) {
+    const ucs_callbackq_elem_t* each = uct_->progress_q.fast_elems + 1;
+    // SYNC publish(callbackq): as in ucs_callbackq_dispatch().
+    while (const ucs_callback_t callback = __atomic_load_n(&each->cb, __ATOMIC_ACQUIRE)) {
+        count += callback(each->arg);
+        ++each;
+    }
     return count;
 }
 
@@ -392,10 +488,11 @@ unsigned Worker::run_slow_work() {
     const unsigned told = own_peers_.run_notices();
     attention_.count_events(told);
     count += told;
-    if (requests_.has_deferred())
+    if (requests_.told() != requests_.told_and_deferred())
         ask_slow_work();
     own_peers_.run_wireup();
     count += own_peers_.end_connections();
+    own_peers_.destroy_arrived();
     return count + own_peers_.destroy_retired();
 }
 
@@ -441,6 +538,8 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->endpoints = endpoints_.size();
     attr->tx_contexts =
         tx_contexts_ == nullptr ? 1 : static_cast<unsigned>(tx_contexts_->all().size());
+    attr->progress =
+        tagwire_uct_worker_is_polite(uct_) != 0 ? TW_PROGRESS_POLITE : TW_PROGRESS_SPIN;
 }
 
 std::vector<Fact> Worker::description() {
@@ -467,6 +566,8 @@ std::vector<Fact> Worker::description() {
     }
     if (device_tags_ != nullptr)
         tell("tag_offload", device_tags_->description());
+    if (own_tx == nullptr)
+        add_progress(uct_, facts);
     tell("unexpected", matches_.description());
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());

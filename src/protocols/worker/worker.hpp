@@ -9,6 +9,7 @@
 //    dropped and counted (kGarbage).
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <atomic>
@@ -22,6 +23,7 @@
 #include "protocols/eager/receiver.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/politeness.hpp"
 #include "protocols/worker/waiting.hpp"
 #include "protocols/worker/worker_core.hpp"
 
@@ -51,11 +53,17 @@ class alignas(128) Worker : public WorkerCore {
     ucs::CounterSet counters() const { return set_of(counters_); }
     void cancel(Request& request);
 
-    unsigned progress() {
-        if (attention_.is_needed()) [[unlikely]]
-            return progress_slowly();
-        return advance();
+    /// Progress of a worker that is_plain().
+    [[gnu::always_inline]] unsigned progress_plain() {
+        attention_.begin_plain<false>();
+        const unsigned count = progress_and_look();
+        if (!attention_.is_plain_inside()) [[unlikely]]
+            return end_attentively(count);
+        attention_.end_plain<false>();
+        return count;
     }
+    /// Progress of another one.
+    unsigned progress_otherwise();
     /// As progress(), of a worker with a lock, which the caller has not. TW_PROGRESS_BUSY.
     unsigned progress_shared();
     /// The answer to a call of progress in a callback.
@@ -64,6 +72,10 @@ class alignas(128) Worker : public WorkerCore {
     bool is_progressing_thread() const { return attention_.is_progressing_thread(); }
     /// Slow work, then the transports.
     unsigned progress_all();
+
+    Politeness& politeness() { return politeness_; }
+    /// The next call takes the looks that are due after a number of calls.
+    void look_soon() { calls_left_ = 1; }
 
     // ---- Waiting
 
@@ -90,17 +102,35 @@ class alignas(128) Worker : public WorkerCore {
     bool are_atomics_by_device() const;
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
-    unsigned advance() {
-        attention_.begin_progress();
-        unsigned count = uct_worker_progress(uct_);
+    /// As uct_worker_progress(), which most times calls one rail: nothing but the worker is kept
+    /// beyond that.
+    [[gnu::always_inline]] unsigned progress_transports() {
+        const ucs_callbackq_elem_t* first = uct_->progress_q.fast_elems;
+        // SYNC publish(callbackq): as in ucs_callbackq_dispatch().
+        const ucs_callback_t callback = __atomic_load_n(&first->cb, __ATOMIC_ACQUIRE);
+        if (callback == nullptr) [[unlikely]]
+            return 0;
+        const unsigned count = callback(first->arg);
+        const ucs_callbackq_elem_t* second = uct_->progress_q.fast_elems + 1;
+        if (__atomic_load_n(&second->cb, __ATOMIC_RELAXED) == nullptr) [[likely]]
+            return count;
+        return progress_other_transports(count);
+    }
+    unsigned progress_other_transports(unsigned count);
+    [[gnu::always_inline]] unsigned progress_and_look() {
+        unsigned count = progress_transports();
         if (--calls_left_ == 0) [[unlikely]]
             count += look_around();
-        if (attention_.has_deferred()) [[unlikely]]
-            return count + tell_and_end_progress();
-        attention_.end_progress();
         return count;
     }
-    unsigned tell_and_end_progress();
+    /// In progress, whatever attention is needed.
+    unsigned advance();
+    unsigned end_attentively(unsigned count);
+    unsigned end_attentively_and_leave(unsigned count);
+    unsigned leave_attentively(unsigned count);
+    unsigned progress_alone();
+    unsigned leave_and_go_away(unsigned count);
+    unsigned settle_and_leave(unsigned count);
     unsigned progress_slowly();
     unsigned progress_attentively();
     unsigned progress_behind_another();
@@ -120,6 +150,7 @@ class alignas(128) Worker : public WorkerCore {
     Contacts contacts_;
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h uct_ = nullptr;
+    bool lacks_memory_ = false;                      // for a rail
     unsigned calls_left_ = kCallsPerLook;            // before the clock is looked at
     std::atomic<bool> has_refused_progress_{false};  // relaxed: it is logged once, or once more
     std::uint64_t next_look_ns_ = 0;
@@ -128,6 +159,7 @@ class alignas(128) Worker : public WorkerCore {
     PeerTable own_peers_{*this, params_};
     Receiver own_receiver_{*this};
     Waiting waiting_{*this};
+    Politeness politeness_{*this, waiting_};
 };
 
 inline Worker& worker_of(tw_worker_h handle) {

@@ -27,6 +27,7 @@
 #include "protocols/request/request.hpp"
 #include "protocols/request/request_table.hpp"
 #include "protocols/rma/rma_ops.hpp"
+#include "protocols/worker/awaited.hpp"
 #include "protocols/worker/delegated_call.hpp"
 #include "protocols/worker/lookout.hpp"
 #include "protocols/worker/worker_counters.hpp"
@@ -92,6 +93,8 @@ class WorkerCore : public tw_worker {
     void ask_slow_work() { attention_.ask_slow_work(); }
     /// A thread sleeps on this worker.
     bool is_watched() const { return attention_.is_watched(); }
+    /// A worker of one thread whose progress is that of its transports.
+    bool is_plain() const { return attention_.is_plain(); }
     /// Ends of operations wait to be told.
     bool has_deferred() const { return attention_.has_deferred(); }
     /// For Walk and InCallback.
@@ -120,6 +123,13 @@ class WorkerCore : public tw_worker {
     void open_if_wanted() {
         if (lock.should_open()) [[unlikely]]
             open();
+    }
+
+    /// Behind a callback that ran without it.
+    void enter_again() {
+        lock.lock_behind_others();
+        open_if_wanted();
+        count_event();
     }
 
     // ---- Ends of requests (request_ends.cc)
@@ -152,6 +162,7 @@ class WorkerCore : public tw_worker {
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
 
     RmaOps rma_ops{*this};
+    Awaited awaited;
     const bool is_multi;
     /// It is that transmit context of another worker; nullptr: it is a worker of a program.
     TxContext* const own_tx;
@@ -242,11 +253,8 @@ class Unlocked {
     Unlocked(const Unlocked&) = delete;
     Unlocked& operator=(const Unlocked&) = delete;
     ~Unlocked() {
-        if (!worker_.is_multi)
-            return;
-        worker_.lock.lock_behind_others();
-        worker_.open_if_wanted();
-        worker_.count_event();
+        if (worker_.is_multi)
+            worker_.enter_again();
     }
 
   private:

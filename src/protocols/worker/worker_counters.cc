@@ -80,6 +80,14 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kLate, "late", "messages",
      "messages dropped because their endpoint had been closed or had failed"},
     {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},
+    {WorkerCounter::kYields, "yields", "times",
+     "times that progress or a wait yielded the processor"},
+    {WorkerCounter::kNaps, "naps", "times",
+     "times that progress or a wait slept for a moment, since other programs had kept the "
+     "processor before"},
+    {WorkerCounter::kAwayNs, "away", "ns", "time spent in yields and naps"},
+    {WorkerCounter::kWakeUps, "wake_ups", "times",
+     "times that a thread that slept or napped was woken by another thread of the program"},
 });
 
 }  // namespace

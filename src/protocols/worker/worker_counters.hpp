@@ -47,6 +47,10 @@ enum class WorkerCounter {
     kAmDropped,
     kLate,
     kGarbage,
+    kYields,
+    kNaps,
+    kAwayNs,
+    kWakeUps,
     kCount
 };
 

@@ -30,8 +30,8 @@ struct Came {
 static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT_AM_HEAD_BYTES);
 
 /// `data` and `length`: what is behind the header.
-ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header header,
-                                   const Came& came) {
+[[gnu::noinline]] ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep,
+                                                     Header header, Came came) {
     const std::byte* data = came.data + sizeof header;
     const std::size_t length = came.length - sizeof header;
     if ((header.flags & kAnnounced) != 0) {
@@ -49,17 +49,22 @@ ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header head
         const std::size_t bytes = length - before;
         if (request != nullptr && is_short(*request, bytes)) {
             if (bytes > kShortCopyMax)
-                end_short<true>(worker, *request, ep, header, data + before, bytes, imm);
+                end_short<true>(worker, *request, ep, header, data + before, bytes, imm,
+                                worker.is_multi);
             else
-                end_short<false>(worker, *request, ep, header, data + before, bytes, imm);
+                end_short<false>(worker, *request, ep, header, data + before, bytes, imm,
+                                 worker.is_multi);
             return UCS_OK;
         }
+        if (request == nullptr &&
+            worker.matches().add_plain(ep, header, imm, {data + before, bytes}))
+            return UCS_OK;
     }
     worker.receiver().take_eager(ep, header, {data, length}, request);
     return UCS_OK;
 }
 
-ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
+[[gnu::noinline]] ucs_status_t on_long_eager(WorkerCore& worker, Came came) {
     Header header;
     if (!decode({came.head, came.length}, &header))
         return worker.garbage("eager message", came.length);
@@ -69,6 +74,8 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
     return on_eager_among_others(worker, *ep, header, came);
 }
 
+// Other functions get copies: an object that others refer to is made in memory for every message.
+template <bool kIsMulti>
 [[gnu::always_inline]] inline ucs_status_t on_eager(WorkerCore& worker, const Came& came) {
     Header header;
     const std::size_t length = came.length - sizeof header;
@@ -84,7 +91,8 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
         auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
         if (request != nullptr && is_short(*request, length)) [[likely]] {
             posted.take_first();
-            end_short<false>(worker, *request, *ep, header, came.data + sizeof header, length, 0);
+            end_short<false>(worker, *request, *ep, {header.sender, kTagged, header.tag},
+                             came.data + sizeof header, length, 0, kIsMulti);
             return UCS_OK;
         }
     }
@@ -334,6 +342,18 @@ ucs_status_t handle_with_head(void* arg, const void* head, void* data, size_t le
     return take<kHandler>(arg, head, data, length);
 }
 
+/// While the worker goes. A peer that has gone before will not have what is said to it.
+ucs_status_t hear_reset(void* arg, void* data, size_t length, unsigned) {
+    WorkerCore& worker = *static_cast<WorkerCore*>(arg);
+    Control message;
+    if (!decode(came_of(data, length).bytes(), &message) ||
+        message.operation() != ControlOp::kReset)
+        return UCS_OK;
+    if (Endpoint* const ep = worker.endpoints().find(message.sender))
+        ep->closing().has_gone = true;
+    return UCS_OK;
+}
+
 }  // namespace
 
 void set_message_handlers(const Rail& rail, WorkerCore& worker) {
@@ -344,7 +364,10 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
         tagwire_uct_iface_set_am_head_handler(rail.iface(), number, head_handler, &worker);
     };
     if (worker.own_tx == nullptr) {
-        set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
+        if (worker.is_multi)
+            set(AmId::kEager, handle<on_eager<true>>, handle_with_head<on_eager<true>>);
+        else
+            set(AmId::kEager, handle<on_eager<false>>, handle_with_head<on_eager<false>>);
         set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
         set(AmId::kRts, handle<on_rts>);
         set(AmId::kAm, handle<on_am>, handle_with_head<on_am>);
@@ -364,12 +387,14 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
     set(AmId::kWireup, handle<on_wireup>);
 }
 
-void drop_messages(const Rail& rail) {
+void drop_messages(const Rail& rail, WorkerCore& worker) {
     const auto drop = [](void*, void*, std::size_t, unsigned) { return UCS_OK; };
     for (std::uint8_t number = 0; number <= static_cast<std::uint8_t>(kAmIdLast); ++number) {
         tagwire_uct_iface_set_am_head_handler(rail.iface(), number, nullptr, nullptr);
         uct_iface_set_am_handler(rail.iface(), number, drop, nullptr, 0);
     }
+    uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(AmId::kControl), hear_reset,
+                             &worker, 0);
 }
 
 }  // namespace tagwire::proto

@@ -10,7 +10,7 @@ class WorkerCore;
 
 /// Messages that come over `rail` go to `worker` from now on.
 void set_message_handlers(const Rail& rail, WorkerCore& worker);
-/// ... and from now on to nobody.
-void drop_messages(const Rail& rail);
+/// ... and from now on to nobody; Closing::has_gone tells whose peer says that it has gone, too.
+void drop_messages(const Rail& rail, WorkerCore& worker);
 
 }  // namespace tagwire::proto

@@ -137,5 +137,7 @@ std::string config_table_problem(const OptionTable& table);
 
 /// Options of the library as a whole: logging.
 const OptionTable& core_option_table();
+/// Options of waiting by progress.
+const OptionTable& progress_option_table();
 
 }  // namespace tagwire::ucs

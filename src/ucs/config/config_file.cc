@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <new>
 
 #include "ucs/config/environment.hpp"
 #include "ucs/sys/limits.hpp"
@@ -42,6 +43,8 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
                std::vector<std::string>* problems_p) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
                                                                std::fclose);
+    if (file == nullptr && errno == ENOMEM)
+        throw std::bad_alloc();  // no fault of the file
     if (file == nullptr) {
         // EACCES: programs that change their user keep HOME, and may not look into it any more.
         const bool absent = errno == ENOENT || errno == ENOTDIR || errno == EACCES;

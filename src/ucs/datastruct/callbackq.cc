@@ -232,6 +232,11 @@ CallbackQueue*& private_part(ucs_callbackq_t* cbq) {
 }
 
 }  // namespace
+
+std::size_t callback_count(const ucs_callbackq_t& c_queue) {
+    return private_part(const_cast<ucs_callbackq_t*>(&c_queue))->size();
+}
+
 }  // namespace tagwire::ucs
 
 using tagwire::ucs::CallbackQueue;

@@ -87,4 +87,7 @@ class CallbackQueue {
     unsigned depth_ = 0;  // of run_slow() on the stack
 };
 
+/// The callbacks that are in the queue now. Any thread.
+std::size_t callback_count(const ucs_callbackq_t& c_queue);
+
 }  // namespace tagwire::ucs

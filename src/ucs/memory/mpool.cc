@@ -111,7 +111,9 @@ bool BasicMpool<Checked>::grow() {
     if (elements == 0)
         return false;
     // Whatever may fail comes before the memory is taken.
-    free_.resize(elements_total_ + elements);
+    const std::size_t free_before = elements_free();
+    free_.resize(1 + elements_total_ + elements);
+    top_ = free_.data() + free_before;
     chunks_.reserve(chunks_.size() + 1);
     Chunk chunk;
     if constexpr (Checked)
@@ -136,7 +138,7 @@ bool BasicMpool<Checked>::grow() {
     // The last pushed is the first taken: hand a new chunk out in ascending order.
     for (std::size_t i = elements; i-- > 0;) {
         std::byte* element = memory + i * stride_;
-        free_[free_count_++] = element;
+        *++top_ = element;
         if constexpr (Checked)
             poison(element, params_.element_bytes);
     }
@@ -190,7 +192,7 @@ std::size_t BasicMpool<Checked>::clean_up() {
     }
     chunks_.clear();
     free_ = {};
-    free_count_ = 0;
+    top_ = &none_;
     elements_total_ = 0;
     return leaked;
 }

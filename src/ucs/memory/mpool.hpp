@@ -67,9 +67,9 @@ class BasicMpool {
 
     /// nullptr when elements_max are taken or the source has no memory. The contents are undefined.
     void* get() {
-        if (free_count_ == 0 && !grow()) [[unlikely]]
+        if (*top_ == nullptr && !grow()) [[unlikely]]
             return nullptr;
-        void* element = free_[--free_count_];
+        void* element = *top_--;
         if constexpr (Checked)
             check_get(element);
         return element;
@@ -78,15 +78,18 @@ class BasicMpool {
     void put(void* element) {
         if constexpr (Checked)
             check_put(element);
-        free_[free_count_++] = element;  // grow() made a place for every element
+        *++top_ = element;  // grow() made a place for every element
     }
 
     /// Ends the pool's use; returns how many elements had not been put back. init() may follow.
     std::size_t clean_up();
 
     std::size_t elements_total() const { return elements_total_; }
-    std::size_t elements_free() const { return free_count_; }
-    std::size_t elements_taken() const { return elements_total_ - free_count_; }
+    std::size_t elements_free() const {
+        return free_.empty() ? 0 : static_cast<std::size_t>(top_ - free_.data());
+    }
+    std::size_t elements_taken() const { return elements_total_ - elements_free(); }
+    bool has_free() const { return *top_ != nullptr; }
     std::size_t element_bytes() const { return params_.element_bytes; }
 
   private:
@@ -101,8 +104,9 @@ class BasicMpool {
     void check_put(void* element);
     std::pair<Chunk*, std::size_t> locate(void* element);
 
-    std::size_t free_count_ = 0;
-    ReserveVector<void*> free_;  // the first free_count_; a place for each element
+    void* none_ = nullptr;
+    void** top_ = &none_;  // the free element that is taken next, in free_; null: none is free
+    ReserveVector<void*> free_;  // behind a null; a place for each element
     MpoolParams params_;
     std::string name_;
     std::size_t stride_ = 0;

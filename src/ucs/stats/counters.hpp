@@ -7,7 +7,7 @@
 //         {SmCounter::kReceived, "received", "messages", "messages delivered"},
 //     });
 //     CounterArray<SmCounter> counters_;
-//     counters_.add(SmCounter::kSent);                        // one plain load, add and store
+//     counters_.add(SmCounter::kSent);                        // one addition in memory
 //     CounterSet counters() const { return counters_.set(kSmCounters); }
 //
 // There is no registry: who has the object has its counters, and shows them through the API.
@@ -18,6 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "ucs/sys/one_writer.hpp"
 
 namespace tagwire::ucs {
 
@@ -56,9 +58,7 @@ consteval CounterTable<Enum> counter_table(const CounterRow<Enum> (&rows)[N]) {
 /// them.
 class Counter {
   public:
-    void add(std::uint64_t amount = 1) {
-        value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-    }
+    void add(std::uint64_t amount = 1) { add_alone(value_, amount); }
     std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
   private:

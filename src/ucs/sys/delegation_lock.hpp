@@ -92,9 +92,10 @@ class DelegationLock {
     /// The end of lock(). `carry_out(const Job&)` runs for each job that was delegated.
     template <class CarryOut>
     void unlock(const CarryOut& carry_out) {
-        if ((word_.load(std::memory_order_relaxed) & kState) != kOpen) [[likely]]
-            return free();
-        close(carry_out);
+        const std::uint64_t word = word_.load(std::memory_order_relaxed);
+        if ((word & kState) == kOpen) [[unlikely]]
+            return close(carry_out);
+        word_.store(word & ~kState, std::memory_order_release);  // SYNC delegation_lock: as free()
     }
 
     // ---- Turns of others

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A word that threads of this process sleep on: futex(2).
+// Words that threads sleep on, of this process or of several: futex(2).
 #pragma once
 
 #include <linux/futex.h>
@@ -49,5 +49,16 @@ class FutexWord {
     std::atomic<std::uint32_t> word_{0};
 };
 static_assert(sizeof(FutexWord) == sizeof(std::uint32_t));
+
+/// Sleeps while the word, which is in memory that processes share, is `value`, `ns` nanoseconds at
+/// most.
+inline void sleep_shared(std::atomic<std::uint32_t>& word, std::uint32_t value, std::uint64_t ns) {
+    const timespec time = timespec_of(ns);
+    ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+/// Whoever sleeps on it, in whatever process.
+inline void wake_shared(std::atomic<std::uint32_t>& word) {
+    ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 }  // namespace tagwire::ucs

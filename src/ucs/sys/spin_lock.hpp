@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A lock for sections that are short and never wait. Taking one that is free is one atomic
-// instruction, releasing it is a store. A thread that finds it taken spins for a while, then yields
-// the processor. Its owner must not take it again.
+// instruction, releasing it is a store. A thread that finds it taken spins for a while, then steps
+// aside. Its owner must not take it again.
 #pragma once
-
-#include <sched.h>
 
 #include <atomic>
 
 #include "ucs/sys/spin_pause.hpp"
+#include "ucs/sys/step_aside.hpp"
 
 namespace tagwire::ucs {
 
@@ -45,7 +44,7 @@ class SpinLock {
             if (spins < kSpins)
                 spin_pause();
             else
-                ::sched_yield();
+                step_aside();
         }
     }
 

@@ -123,6 +123,117 @@ TAGWIRE_API ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_u
 TAGWIRE_API ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb,
                                                  void* arg);
 
+/// The ways in which progress gives the processor away.
+typedef enum tagwire_uct_away {
+    TAGWIRE_UCT_AWAY_YIELD,  ///< To whoever is ready to run: sched_yield(2).
+    TAGWIRE_UCT_AWAY_NAP     ///< Until an event comes, or for at most TAGWIRE_UCT_NAP_NS.
+} tagwire_uct_away_t;
+
+#define TAGWIRE_UCT_NAP_NS 100000
+#define TAGWIRE_UCT_NAP_FDS_MAX 16
+
+/// `how`: what would help those whom the worker waits for.
+typedef void (*tagwire_uct_away_cb_t)(void* arg, tagwire_uct_away_t how);
+
+/// With TAGWIRE_PROGRESS=polite uct_worker_progress() yields, and where the thread mode is
+/// UCS_THREAD_MODE_SINGLE naps, when calls in a row have found nothing and a peer on this host has
+/// made none meanwhile. With a handler it calls that instead, inside progress: for a program that
+/// gives the processor away behind the call, without its lock, say, and then tells by
+/// tagwire_uct_worker_was_away(). `cb` NULL: no handler.
+///
+/// \retval UCS_OK  Set.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_set_away_handler(uct_worker_h worker,
+                                                             tagwire_uct_away_cb_t cb, void* arg);
+
+/// The program has done what the handler was told, from `begin` to `end` (CLOCK_MONOTONIC,
+/// nanoseconds): how long a yield takes tells ranks from strangers.
+///
+/// \retval UCS_OK  Noted.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL, `how` is unknown, or `end` is before `begin` or
+///     in the future.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_was_away(uct_worker_h worker, tagwire_uct_away_t how,
+                                                     uint64_t begin, uint64_t end);
+
+#define TAGWIRE_UCT_AWAITED_MAX 16
+
+/// Endpoints to those whom the program waits for; at most TAGWIRE_UCT_AWAITED_MAX. Returns their
+/// number; 0: they are not known, or more.
+typedef unsigned (*tagwire_uct_awaited_cb_t)(void* arg, uct_ep_h* eps);
+
+/// Polite progress asks `cb` before it looks whether peers run. Without a handler, and when that
+/// does not know, it looks at all that are connected. `cb` is called inside progress and calls
+/// nothing of the worker. `cb` NULL: no handler.
+///
+/// \retval UCS_OK  Set.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_set_awaited_handler(uct_worker_h worker,
+                                                                tagwire_uct_awaited_cb_t cb,
+                                                                void* arg);
+
+/// The things that a thread sleeps on which naps. It is the library's: written by
+/// tagwire_uct_worker_prepare_nap(), read by tagwire_uct_nap_sleep().
+typedef struct tagwire_uct_nap {
+    void* word;      ///< A word of 32 bits that changes when something comes; NULL: `fds` tell.
+    uint32_t value;  ///< The word's, as long as nothing has come.
+    uint32_t fd_count;
+    /// Nanoseconds for which it is meant: TAGWIRE_UCT_NAP_NS, or longer where so many peers nap
+    /// that the ends of their naps alone would keep a host's processors busy.
+    uint64_t max_ns;
+    int fds[TAGWIRE_UCT_NAP_FDS_MAX];  ///< Descriptors that become readable when something comes.
+} tagwire_uct_nap_t;
+
+/// Arms all interfaces that the worker progresses for a nap of the calling thread, which follows
+/// by tagwire_uct_nap_sleep() and ends by tagwire_uct_worker_was_away(). It is called as progress
+/// is, between two calls of that. Several threads may nap at a time.
+///
+/// \retval UCS_OK  The nap follows.
+/// \retval UCS_ERR_BUSY  Something has come or is to be done: no nap.
+/// \retval UCS_ERR_UNSUPPORTED  An interface has no event descriptor, or they are too many.
+/// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_prepare_nap(uct_worker_h worker,
+                                                        tagwire_uct_nap_t* nap);
+
+/// Sleeps until something comes, `max_ns` nanoseconds at most. Any thread, without the lock with
+/// which the program progresses the worker. A message that came since the nap was prepared ends it
+/// at once.
+///
+/// \retval UCS_OK  Always, but for
+/// \retval UCS_ERR_INVALID_PARAM  `nap` is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_nap_sleep(const tagwire_uct_nap_t* nap, uint64_t max_ns);
+
+/// Ends the naps that are under way on a word; one on descriptors ends by a descriptor that the
+/// program has added. For a program whose threads nap while others progress, and have found what
+/// those who nap wait for. Any thread, without the lock with which the program progresses the
+/// worker; nobody opens or closes an interface meanwhile.
+///
+/// \retval UCS_OK  Done.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_wake_naps(uct_worker_h worker);
+
+/// Turns politeness of one worker on or off, whatever TAGWIRE_PROGRESS says.
+///
+/// \retval UCS_OK  Done.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` is NULL.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_set_polite(uct_worker_h worker, int is_polite);
+
+/// Whether progress of a worker is polite: 1, or 0.
+TAGWIRE_API int tagwire_uct_worker_is_polite(uct_worker_h worker);
+
+/// Tells how progress of a worker waits: the mode, the scheduler's slice, the longest yield that
+/// still counts as turns of peers, which is learnt, and for how long naps go on.
+///
+/// \retval UCS_OK  Told.
+/// \retval UCS_ERR_INVALID_PARAM  `worker` or `cb` is NULL.
+/// \retval UCS_ERR_NO_MEMORY  Out of memory; some facts may have been told.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_describe(uct_worker_h worker,
+                                                     tagwire_uct_describe_cb_t cb, void* arg);
+
+/// As tagwire_uct_iface_query_counters(), of a worker: looks, yields, naps, time away.
+TAGWIRE_API ucs_status_t tagwire_uct_worker_query_counters(uct_worker_h worker,
+                                                           tagwire_uct_counter_t* counters,
+                                                           unsigned* count_p);
+
 /// One configuration option with its present value. The texts are valid during the callback; none
 /// is NULL.
 typedef struct tagwire_config_entry {

@@ -346,7 +346,9 @@ TAGWIRE_API ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* 
 /// Destroys an endpoint.
 ///
 /// Outstanding operations end first, with UCS_ERR_CANCELED; requests still pending are an error of
-/// the caller. NULL is ignored.
+/// the caller. As in UCX, delivery is not promised: messages that uct_ep_flush() with
+/// UCT_FLUSH_FLAG_LOCAL has not covered may be lost over a device (rc, dc, ud), the last ones
+/// first, although their sends returned UCS_OK. Flushed ones arrive. NULL is ignored.
 TAGWIRE_API void uct_ep_destroy(uct_ep_h ep) TAGWIRE_SYMBOL(uct_ep_destroy);
 
 /// Writes the address of an endpoint.

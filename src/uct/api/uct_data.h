@@ -37,7 +37,8 @@ BEGIN_C_DECLS
 // ---- Progress
 
 /// Advances everything opened on the worker: sends, receives, callbacks, error detection. Returns 0
-/// when nothing happened. Not to be called from inside a callback.
+/// when nothing happened. Not to be called from inside a callback: the interface that runs it is
+/// not advanced then.
 UCT_INLINE_API unsigned uct_worker_progress(uct_worker_h worker) {
     return ucs_callbackq_dispatch(&worker->progress_q);
 }

@@ -65,7 +65,9 @@ double bandwidth_of(const ibv_port_attr& attr) {
 
 IbIface::IbIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
                  ucs_callback_t progress)
-    : BaseIface(md, worker, table, progress), md_(md) {}
+    : BaseIface(md, worker, table, progress),
+      md_(md),
+      has_virtual_hca_(md.device().library().has_virtual_hca) {}
 
 IbIface::~IbIface() {
     if (has_mailbox_)

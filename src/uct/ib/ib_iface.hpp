@@ -21,6 +21,15 @@
 
 namespace tagwire::ib {
 
+/// Peers of a virtual HCA are threads that need a processor, of this process or of others: they
+/// count as standing.
+class VirtualHcaWatch : public uct::PeerWatch {
+  public:
+    [[nodiscard]] bool sees_peers() const override { return false; }
+    Peers look_at_peers(const uct::Whereabouts&) override { return Peers::kStand; }
+    Peers look_at_peer(uct_ep_h, const uct::Whereabouts&) override { return Peers::kStand; }
+};
+
 class IbIface : public uct::BaseIface {
   public:
     // ---- Operations that transports inherit (make_ops finds them)
@@ -30,6 +39,7 @@ class IbIface : public uct::BaseIface {
     [[nodiscard]] IbMd& ib_md() const { return md_; }
     [[nodiscard]] const VerbsTable& verbs() const { return md_.verbs(); }
     [[nodiscard]] const Port& port() const { return port_; }
+    uct::PeerWatch* peer_watch() override { return has_virtual_hca_ ? &virtual_hca_ : nullptr; }
     /// The longest packet that the link carries, whatever TAGWIRE_IB_MTU says.
     [[nodiscard]] std::uint32_t link_mtu_bytes() const { return link_mtu_bytes_; }
 
@@ -63,6 +73,8 @@ class IbIface : public uct::BaseIface {
     void find_gid_again();
 
     IbMd& md_;
+    const bool has_virtual_hca_;
+    VirtualHcaWatch virtual_hca_;
     std::uint32_t link_mtu_bytes_ = 0;
     Port port_;
     OwnedChannel channel_{nullptr, nullptr};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
 #include "uct/ib/message_iface.hpp"
 
@@ -93,7 +94,7 @@ void MessageIface::end_operations(MessageEp& ep) {
 // Requests end by the device, in order and with those of others; their completions are looked at
 // here, until the last of this endpoint. Flushes are the last of all that ends.
 void MessageIface::end_now(MessageEp& ep) {
-    const bool was_in_progress = std::exchange(in_progress, true);
+    guard.enter();
     MessageEp* const outer = op_ends.put_off_others_than(&ep);
     const std::uint64_t begin = ucs::clock_now_ns();
     op_ends.finish_late(&ep);
@@ -108,7 +109,9 @@ void MessageIface::end_now(MessageEp& ep) {
         if (sends_left_ != 0) {
             is_unresponsive_ = false;
             handle_sends();
-        } else if (!waits_on(ep, begin)) {
+        } else if (waits_on(ep, begin)) {
+            ucs::step_aside();
+        } else {
             break;
         }
     }
@@ -117,7 +120,7 @@ void MessageIface::end_now(MessageEp& ep) {
     rndv_sends.end_all(ep, ep.failure);
     OpEnds::settle_flushes(ep);
     op_ends.put_off_others_than(outer);
-    in_progress = was_in_progress;
+    guard.leave();
 }
 
 // Nothing has completed now. False: the device will not end the requests, and they were given up.
@@ -149,8 +152,10 @@ void MessageIface::broke_off(MessageEp& ep) {
 }
 
 void MessageIface::cancel(MessageEp& ep) {
+    guard.enter();
     fail(ep, UCS_ERR_CANCELED, "cancelled");
     rndv_sends.end_all(ep, UCS_ERR_CANCELED);
+    guard.leave();
 }
 
 }  // namespace tagwire::ib

@@ -79,8 +79,8 @@ inline bool MessageIface::is_time_for_sends(bool has_moved) const {
 }
 
 unsigned MessageIface::progress() {
-    if (in_progress) [[unlikely]]
-        return 0;  // called by a callback
+    if (guard.is_inside()) [[unlikely]]
+        return 0;
     const Completion* completions = nullptr;
     unsigned moved = poll_receives(&completions);
     if (moved != 0)
@@ -96,18 +96,21 @@ unsigned MessageIface::progress() {
     calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
     if (calls_ >= kCallsPerLook) [[unlikely]]
         look_now_and_then();
+    count_moved(moved);
+    if (moved == 0)
+        worker().found_nothing(*this, 1);
     return moved;
 }
 
 void MessageIface::end_sends(const Completion* completions, unsigned count) {
-    in_progress = true;
+    guard.enter();
     is_unresponsive_ = false;
     sends_ = completions;
     sends_left_ = count;
     if (op_ends.has_late()) [[unlikely]]
         op_ends.finish_late(nullptr);  // they were first
     handle_sends();
-    in_progress = false;
+    guard.leave();
 }
 
 // A callback that destroys an endpoint takes over what is left, in its order.
@@ -163,7 +166,7 @@ void MessageIface::owned_completed(SendQueue& owned, const Completion& completio
 
 unsigned MessageIface::work() {
     unsigned moved = 0;
-    in_progress = true;
+    guard.enter();
     if (has_lost_device()) [[unlikely]]
         end_all();
     if (op_ends.has_late())
@@ -185,7 +188,7 @@ unsigned MessageIface::work() {
     has_work = flow->owes() || reads.has_waiting() || tags_.has_cancelled() || !pending.empty() ||
                !failing_.empty() || sends.wants_signals() || pending.has_groups() ||
                op_ends.has_late();
-    in_progress = false;
+    guard.leave();
     return moved;
 }
 
@@ -295,7 +298,7 @@ ucs_status_t MessageIface::fence(unsigned) {
 // ---- Events
 
 ucs_status_t MessageIface::event_arm(unsigned events) {
-    if (in_progress || flow->owes() || tags_.has_cancelled() || op_ends.has_late() ||
+    if (guard.is_inside() || flow->owes() || tags_.has_cancelled() || op_ends.has_late() ||
         !failing_.empty() || sends.wants_signals())
         return UCS_ERR_BUSY;
     for (const AsyncEvent& event : take_async_events())

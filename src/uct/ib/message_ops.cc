@@ -376,8 +376,11 @@ ucs_status_ptr_t MessageOps::tag_rndv_zcopy(uct_tag_t tag, const void* header,
 ucs_status_t MessageOps::tag_rndv_cancel(void* handle) {
     auto* send = static_cast<RndvSend*>(handle);
     TW_ASSERT(send->ep == this);
-    owner().rndv_sends.drop(*send);
-    OpEnds::settle_flushes(*this);
+    MessageIface& own = owner();
+    own.guard.enter();
+    own.rndv_sends.drop(*send);
+    OpEnds::settle_flushes(*this);  // a callback may destroy this endpoint
+    own.guard.leave();
     return UCS_OK;
 }
 

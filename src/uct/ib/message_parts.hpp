@@ -22,6 +22,7 @@
 #include "uct/ib/send_pool.hpp"
 #include "uct/ib/send_queues.hpp"
 #include "uct/ib/tag_list.hpp"
+#include "uct/progress_guard.hpp"
 
 namespace tagwire::ib {
 
@@ -75,7 +76,7 @@ struct MessageParts {
     QueueSource* source = nullptr;
     FlowControl* flow = nullptr;
     bool has_work = false;     // for the next progress: any of the lists is not empty
-    bool in_progress = false;  // callbacks run
+    uct::ProgressGuard guard;  // inside: callbacks run
     ShortSend short_send;
     MessageLimits limits;
 

@@ -2,8 +2,6 @@
 // Posting to the device; its answers are in tag_list_events.cc.
 #include "uct/ib/tag_list.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -11,6 +9,7 @@
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/step_aside.hpp"
 #include "uct/ib/tag_list_ids.hpp"
 
 namespace tagwire::ib {
@@ -160,7 +159,7 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
             return UCS_ERR_BUSY;
         cq_->look_ahead();
         if (i >= kFreeLooks || i % kLooksOfTurn == kLooksOfTurn - 1)
-            sched_yield();
+            ucs::step_aside();
     }
     entry->forced = true;
     entry->ctx = nullptr;

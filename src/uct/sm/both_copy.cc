@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/both_copy.hpp"
 
-#include <sched.h>
-
 #include <utility>
 
+#include "ucs/sys/step_aside.hpp"
+#include "ucs/time/clock.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
@@ -14,15 +14,15 @@ namespace {
 /// Words that gets leave to rendezvous, which cannot do without.
 constexpr std::size_t kWordsKept = kRndvCount / 2;
 /// The number of times the end of a copy looks for the end of a chunk; each time others may run.
-constexpr unsigned kLeavingSpins = 1'000'000;
-constexpr unsigned kSpinsPerLook = 256;  // at the owner's life
+constexpr std::uint64_t kLeavingNs = 500'000'000;
+constexpr unsigned kStepsPerLook = 256;  // at the owner's life
 
 }  // namespace
 
 // ---- Reader
 
 bool BothCopy::is_long(std::uint64_t bytes) const {
-    return bytes >= iface_.options().both_copy_min && bytes > kChunkBytesMin;
+    return bytes >= min_bytes_ && bytes > kChunkBytesMin;
 }
 
 void BothCopy::ask_owner(Op& get, std::byte* buffer) {
@@ -114,14 +114,13 @@ bool BothCopy::has_left(const Op& op) {
 /// A chunk takes a few hundred microseconds, unless the owner has no processor; one that was
 /// stopped has written its chunk, and has yet to count it.
 bool BothCopy::await_left(const Op& op) {
-    for (unsigned i = 0; i < kLeavingSpins; ++i) {
-        if (has_left(op))
-            return true;
-        if (i % kSpinsPerLook == 0 && !op.owner->is_alive())
-            break;
-        ::sched_yield();
+    const std::uint64_t end = ucs::clock_now_ns() + kLeavingNs;
+    for (unsigned i = 0; !has_left(op); ++i) {
+        if (i % kStepsPerLook == 0 && (!op.owner->is_alive() || ucs::clock_now_ns() > end))
+            return false;
+        ucs::step_aside();
     }
-    return false;
+    return true;
 }
 
 bool BothCopy::step_leaving(Op& op) {

@@ -80,7 +80,8 @@ class SharedChunks {
 /// Both halves of such copies, for all links of an interface.
 class BothCopy {
   public:
-    explicit BothCopy(SmIface& owner) : iface_(owner) {}
+    /// Copies of at least `min_bytes` are made by both sides.
+    BothCopy(SmIface& owner, std::size_t min_bytes) : iface_(owner), min_bytes_(min_bytes) {}
 
     // ---- Reader
     /// Whether a copy of this length is worth two.
@@ -117,6 +118,7 @@ class BothCopy {
                         std::uint64_t to);
 
     SmIface& iface_;
+    const std::size_t min_bytes_;
 };
 
 }  // namespace tagwire::sm

@@ -15,6 +15,9 @@ namespace {
 /// Pages are touched so many bytes at a time, by one system call instead of a fault for each.
 constexpr std::size_t kTouchBytes = 128 * 1024;
 
+/// No line takes longer; about a microsecond.
+constexpr std::uint64_t kWaitTicksMax = 4096;
+
 }  // namespace
 
 // Twice the cache of one processor is the least that empties both sides' of a line until it is
@@ -47,6 +50,16 @@ bool LentBuffers::has_slow(std::size_t count) {
         return true;
     collect();
     return static_cast<std::size_t>(std::popcount(reserve_free_)) >= count;
+}
+
+// The line is written: its block is free. One that an earlier message has fetched counts as near.
+void LentBuffers::measure_wait() {
+    const std::uint64_t from = pool_.prefetch_from_ticks_;
+    if (pool_.room() == 0 || from > kWaitTicksMax)
+        return wait_.skip();
+    std::byte* const next = pool_.base_ + std::size_t{pool_.cursor_} * kBlockBytes;
+    wait_.add(ucs::ownership_ticks(*reinterpret_cast<std::uint32_t*>(next)), kWaitTicksMax);
+    prefetches_ = wait_.ticks() >= from;
 }
 
 std::uint32_t LentBuffers::take_reserve() {

@@ -20,6 +20,7 @@
 
 #include <ucs/type/status.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +29,10 @@
 
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/fd.hpp"
+#include "ucs/sys/line_ownership.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/sm/layout.hpp"
+#include "uct/sm/line_wait.hpp"
 
 namespace tagwire::sm {
 
@@ -51,14 +54,19 @@ class alignas(kCacheLine) LentBuffers : public ucs::FromReserve {
     /// The buffer that was taken last is not used after all.
     inline void untake(std::uint32_t seg);
     [[nodiscard]] inline std::byte* buffer(std::uint32_t seg) const;
+    /// Behind a message with `bytes` bytes in its buffer: fetches as many for the next one, where
+    /// that takes so long that it pays (BufferPool::prefetch_from()).
+    inline void prefetch_next(std::size_t bytes);
 
     [[nodiscard]] std::size_t out_count() const { return out_count_; }
+    [[nodiscard]] bool prefetches() const { return prefetches_; }
 
   private:
     friend class BufferPool;
 
     [[nodiscard]] inline bool admits(std::size_t count) const;
     [[gnu::noinline]] bool has_slow(std::size_t count);
+    [[gnu::noinline]] void measure_wait();
     std::uint32_t take_reserve();
     /// Takes back what the receiver has returned.
     void collect();
@@ -76,6 +84,8 @@ class alignas(kCacheLine) LentBuffers : public ucs::FromReserve {
     std::uint32_t out_count_ = 0;
     std::uint32_t out_blocks_ = 0;
     std::uint32_t reserve_free_ = (1U << kReserveCount) - 1;  // one bit each
+    bool prefetches_ = false;
+    LineWait wait_;
 };
 
 /// The span of a pool: `bytes_min`, and more from where its connections need `bytes_each`.
@@ -96,6 +106,9 @@ class BufferPool {
 
     /// Makes the segment, whose pages are touched as they are used. Again: UCS_OK.
     ucs_status_t open(const PoolSizes& sizes);
+    /// Connections fetch the lines of the next buffer early where one takes so long. Before the
+    /// first connection; never without it.
+    void prefetch_from(std::uint64_t ticks) { prefetch_from_ticks_ = ticks; }
     [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -146,6 +159,7 @@ class BufferPool {
     }
 
     std::byte* base_ = nullptr;
+    std::uint64_t prefetch_from_ticks_ = UINT64_MAX;
     std::uint32_t cursor_ = 0;
     std::uint32_t free_end_ = 0;
     std::uint32_t span_ = 0;
@@ -207,6 +221,23 @@ inline bool LentBuffers::admits(std::size_t count) const {
 
 inline bool LentBuffers::has(std::size_t count) {
     return admits(count) || has_slow(count);
+}
+
+/// The longest message behind which the next buffer's lines are fetched. For longer ones that
+/// gained nothing, or cost (docs/internals/adr/0018-one-pool-per-sender.md).
+inline constexpr std::size_t kPrefetchMax = 2048 + 64;
+
+inline void LentBuffers::prefetch_next(std::size_t bytes) {
+    if (bytes > kPrefetchMax)
+        return;
+    if (wait_.is_due()) [[unlikely]]
+        measure_wait();
+    if (!prefetches_)
+        return;
+    const std::byte* const next = pool_.base_ + std::size_t{pool_.cursor_} * kBlockBytes;
+    const std::size_t end = std::min(bytes, std::size_t{pool_.room()} * kBlockBytes);
+    for (std::size_t at = 0; at < end; at += kCacheLine)
+        ucs::prefetch_ownership(next + at);
 }
 
 inline std::uint32_t LentBuffers::take() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/futex.hpp"
 #include "ucs/sys/limits.hpp"
 #include "ucs/time/clock.hpp"
 #include "uct/sm/sm_iface.hpp"
@@ -42,6 +43,12 @@ void HotRings::make_hot(Link& link) {
     link.is_hot = true;
     link.recent = 1;
     hot_.push_back(&link);
+    tell_number();
+}
+
+/// The interface asks at each message.
+void HotRings::tell_number() {
+    iface_.set_several_hot(hot_.size() > 1);
 }
 
 void HotRings::make_cold(Link& link) {
@@ -49,6 +56,7 @@ void HotRings::make_cold(Link& link) {
         return;
     link.is_hot = false;
     hot_.erase(std::find(hot_.begin(), hot_.end(), &link));
+    tell_number();
 }
 
 [[gnu::noinline]] void HotRings::answer_bell() {
@@ -69,6 +77,7 @@ void HotRings::invite(Link& link) {
     if (std::exchange(link.recent_round, round_) != round_)
         link.recent = 0;
     hot_.push_back(&link);
+    tell_number();
 }
 
 // A message that comes behind the last look at an empty ring rings again.
@@ -84,9 +93,24 @@ void HotRings::let_guests_go() {
         return true;
     });
     hot_.resize(static_cast<std::size_t>(gone - hot_.begin()));
+    tell_number();
+}
+
+// All peers write to the bell's page: a hostile one may clear what another has rung. It is rung
+// again, so nothing else changes for a message that has come just now.
+void HotRings::find_unrung(std::size_t most) {
+    const auto& links = iface_.connections.links();
+    for (std::size_t i = 0; i < std::min(most, links.size()); ++i) {
+        next_unrung_ = next_unrung_ + 1 < links.size() ? next_unrung_ + 1 : 0;
+        Link* const link = links[next_unrung_].get();
+        if (link != nullptr && link->rx_segment != nullptr && !link->is_hot &&
+            link->rx.peek().word != 0)
+            set_bell(*bell_, link->index % kBellBits);
+    }
 }
 
 [[gnu::noinline]] void HotRings::look(std::uint64_t calls) {
+    find_unrung(1);
     const bool has_changed = poll_ == PollMode::kAuto && crowding_.look(ucs::ticks_now(), calls);
     ++looks_;
     if (has_changed || looks_ >= (is_crowded() ? kLooksPerCoolingCrowded : kLooksPerCooling))
@@ -107,10 +131,14 @@ void HotRings::cool() {
         return std::exchange(link->recent, 0) >= active;
     });
     const std::size_t idle = static_cast<std::size_t>(hot_.end() - kept);
-    std::span<Link*> sleepers(hot_);
-    sleepers = sleepers.last(std::min(idle, excess));
-    if (sleepers.empty())
+    watch_by_bell(std::min(idle, excess));
+}
+
+/// Nobody polls the last `count` any more, unless a message has come.
+void HotRings::watch_by_bell(std::size_t count) {
+    if (count == 0)
         return;
+    const std::span<Link*> sleepers = std::span<Link*>(hot_).last(count);
     for (Link* link : sleepers)
         link->rx.announce_sleep(kByBell);
     sleep_barrier();
@@ -123,6 +151,7 @@ void HotRings::cool() {
         return true;
     });
     hot_.resize(hot_.size() - static_cast<std::size_t>(sleepers.end() - asleep));
+    tell_number();
 }
 
 // Between the announcement of sleep and the look for what came meanwhile, for all rings at once.
@@ -136,22 +165,59 @@ void HotRings::sleep_barrier() const {
 // more.
 // Guests are none: they leave within the call of progress that invited them.
 bool HotRings::try_sleep() {
+    constexpr std::size_t kPerSleep = 64;
+    find_unrung(kPerSleep);
     for (Link* link : hot_)
         link->rx.announce_sleep();
-    bool ready = !arm_bell(*bell_);
+    bool ready = !arm_bell(*bell_, kArmedPacket);
     sleep_barrier();
     for (Link* link : hot_)
         ready |= link->rx.peek().word != 0;
     if (ready) {
         for (Link* link : hot_)
             link->rx.wake();
-        bell_->armed.store(0, std::memory_order_relaxed);
+        disarm_bell(*bell_, kArmedPacket);
         return false;
     }
     for (Link* link : hot_)
         link->is_hot = false;
     hot_.clear();
+    tell_number();
     return true;
+}
+
+void HotRings::expect_naps(bool are_expected) {
+    if (std::exchange(naps_, are_expected) != are_expected)
+        looks_ = kLooksPerCooling;
+}
+
+// A ring by bell pays for its order at each message, so a nap needs no barrier of other processors
+// once all rings are.
+std::atomic<std::uint32_t>* HotRings::try_nap() {
+    if (sleeps_by_timer_)
+        return nullptr;
+    watch_by_bell(hot_.size());
+    if (!hot_.empty())
+        return nullptr;
+    // SYNC sm_armed: relaxed; who has armed it is a thread that has had the caller's lock.
+    const bool was_armed = (bell_->armed.load(std::memory_order_relaxed) & kArmedNap) != 0;
+    if (arm_bell(*bell_, kArmedNap))
+        return &bell_->armed;
+    if (!was_armed)  // else another thread naps, and the sender that rang is to wake it
+        end_nap();
+    return nullptr;
+}
+
+void HotRings::end_nap() {
+    disarm_bell(*bell_, kArmedNap);
+}
+
+// A thread that is about to sleep on the word finds it changed.
+void HotRings::wake_nap() {
+    // SYNC sm_armed: relaxed, as in disarm_bell(); what it is woken for is behind its own lock.
+    if ((bell_->armed.load(std::memory_order_relaxed) & kArmedNap) != 0 &&
+        (bell_->armed.fetch_and(~kArmedNap, std::memory_order_relaxed) & kArmedNap) != 0)
+        ucs::wake_shared(bell_->armed);
 }
 
 }  // namespace tagwire::sm

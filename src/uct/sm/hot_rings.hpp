@@ -10,12 +10,17 @@
 //
 // A cold ring's sender rings for each message, so a ring that brings one now and then never needs
 // the barrier again. The last kKept rings stay hot, so a message from a lone idle peer needs no
-// bell; not where calls of progress are far apart (crowding.hpp): there an idle call looks at the
-// bell alone, whatever the number of peers.
+// bell; not where calls of progress are far apart (crowding.hpp) or the worker naps: there an idle
+// call looks at the bell alone, whatever the number of peers.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "ucs/memory/reserve.hpp"
+#include "ucs/sys/one_writer.hpp"
 #include "ucs/sys/shm.hpp"
+#include "uct/politeness.hpp"
 #include "uct/sm/crowding.hpp"
 #include "uct/sm/link.hpp"
 #include "uct/sm/options.hpp"
@@ -33,6 +38,18 @@ class HotRings {
     [[nodiscard]] bool has_bell() const {
         return bell_->summary.load(std::memory_order_relaxed) != 0;
     }
+    /// One more call of progress, which peers may see.
+    void count_call() {
+        // SYNC call_count: relaxed, pairs with the load in Link::has_moved(); only that it moves
+        // has a meaning.
+        ucs::add_alone(bell_->calls, 1);
+    }
+    /// This thread waits on that processor, or is about to give it away; peers may see it.
+    void tell_wait(const uct::Whereabouts& here, bool is_away) {
+        // SYNC call_count: relaxed, pairs with the loads in Link::waits_on() and had_processor().
+        bell_->waited_ns.store(here.now, std::memory_order_relaxed);
+        bell_->waited_on.store((here.cpu + 1) | (is_away ? kIsAway : 0), std::memory_order_relaxed);
+    }
     /// Invites the rings for which it was rung.
     void answer_bell();
     void make_hot(Link& link);
@@ -43,8 +60,16 @@ class HotRings {
     void look(std::uint64_t calls);
     /// Calls of progress are far apart, or are taken to be.
     [[nodiscard]] bool is_crowded() const {
-        return poll_ == PollMode::kBell || crowding_.is_crowded();
+        return poll_ == PollMode::kBell || naps_ || crowding_.is_crowded();
     }
+    /// Naps follow each other from now on, or do no more: rings are watched by the bell meanwhile.
+    void expect_naps(bool are_expected);
+    /// Arms the bell for a nap: a message changes this word and wakes who sleeps on it
+    /// (ucs::sleep_shared()). Null: something has come, or there are rings that must be polled.
+    std::atomic<std::uint32_t>* try_nap();
+    void end_nap();
+    /// As a message would. Any thread.
+    void wake_nap();
     /// Before the thread sleeps: no ring is hot any more. False: messages are there, and nothing
     /// has changed.
     bool try_sleep();
@@ -68,12 +93,17 @@ class HotRings {
     static constexpr unsigned kLooksPerCooling = 16;
     static constexpr unsigned kLooksPerCoolingCrowded = 4;
 
+    /// Looks at so many of the rings that are not polled, in turn.
+    void find_unrung(std::size_t most);
     /// Stops polling the rings that have brought few messages since the last call.
     void cool();
+    void watch_by_bell(std::size_t count);
     /// The bell was rung for it: it is polled until let_guests_go(), or hot from now on.
     void invite(Link& link);
     [[nodiscard]] std::uint32_t many() const { return is_crowded() ? kStream : kFrequent; }
     void sleep_barrier() const;
+    /// After each change of hot_.
+    void tell_number();
 
     SmIface& iface_;
     Bell<>* bell_ = nullptr;
@@ -84,8 +114,10 @@ class HotRings {
     PollMode poll_ = PollMode::kAuto;
     std::uint32_t round_ = 0;  // of cool()
     unsigned looks_ = 0;       // since the last one
+    std::size_t next_unrung_ = 0;
     bool has_membarrier_ = false;
     bool sleeps_by_timer_ = false;
+    bool naps_ = false;
 };
 
 }  // namespace tagwire::sm

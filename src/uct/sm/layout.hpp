@@ -29,7 +29,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 5;
+constexpr std::uint32_t kFormatVersion = 6;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 
@@ -231,10 +231,16 @@ struct RingGeometry {
 };
 
 // The bell page of an interface (memfd made by the receiver; every sender maps it). A sender whose
-// ring sleeps sets its bit, then the summary bit of that word; when the receiver is armed, it also
-// sends a wake-up packet.
+// ring sleeps sets its bit, then the summary bit of that word; when the receiver is armed, it takes
+// that, and wakes it: by a packet, and if it naps by futex(2) on `armed`.
+constexpr std::uint32_t kArmedPacket = 1;
+constexpr std::uint32_t kArmedNap = 2;
 constexpr std::size_t kBellWords = 64;
 constexpr std::size_t kBellBits = kBellWords * 64;
+
+/// Bell::waited_on: the processor plus 1, 0 before it has waited; whether it has given it away
+/// since.
+constexpr std::uint32_t kIsAway = 0x80000000U;
 
 template <template <class> class Atom = std::atomic>
 struct Bell {
@@ -242,6 +248,10 @@ struct Bell {
     alignas(kNoFalseSharing) Atom<std::uint64_t> summary;  // senders set, the receiver takes
     alignas(kNoFalseSharing) Atom<std::uint32_t> armed;    // the receiver sets, a sender takes
     alignas(kNoFalseSharing) Atom<std::uint64_t> words[kBellWords];
+    /// The receiver's calls of progress; peers that wait look whether it makes any.
+    alignas(kNoFalseSharing) Atom<std::uint64_t> calls;
+    Atom<std::uint64_t> waited_ns;  // CLOCK_MONOTONIC when it waited last
+    Atom<std::uint32_t> waited_on;  // the processor; 0: it has not waited
 };
 static_assert(sizeof(Bell<>) <= 4096);
 

@@ -8,6 +8,7 @@
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/futex.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
@@ -200,9 +201,19 @@ bool Link::change_rx() {
 ucs_status_t Link::ring() {
     iface.count(SmCounter::kBells);
     // Before the peer's bell has arrived, a packet on the socket does as well.
-    if (bell_page && !ring_bell(*reinterpret_cast<Bell<>*>(bell_page.base()), bell_bit))
-        return UCS_OK;
-    iface.count(SmCounter::kWakeups);
+    if (bell_page) {
+        auto& bell = *reinterpret_cast<Bell<>*>(bell_page.base());
+        const std::uint32_t sleeps = ring_bell(bell, bell_bit);
+        if (sleeps == 0) [[likely]]
+            return UCS_OK;
+        iface.count(SmCounter::kWakeups);
+        if ((sleeps & kArmedNap) != 0)
+            ucs::wake_shared(bell.armed);
+        if ((sleeps & kArmedPacket) == 0)
+            return UCS_OK;
+    } else {
+        iface.count(SmCounter::kWakeups);
+    }
     const Notice wake{kPacketMagic, kFormatVersion, PacketType::kWake, 0};
     // A full socket has unread packets, so the receiver wakes up anyway.
     ucs::unix_send(socket.get(), bytes_of(wake), nullptr, 0);

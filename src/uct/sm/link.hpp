@@ -24,6 +24,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
@@ -186,6 +187,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     Writer<> writer;                            // ours there
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
     ucs::Mapping bell_page;
+    std::uint64_t seen_calls = 0;  // of the peer's, when has_moved() looked last
     std::uint32_t bell_bit = 0;
     std::uint8_t numa_node = 0xff;
     ucs::ReserveString copy_reason;  // why copy_path is what it is
@@ -252,6 +254,39 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     /// As far as is known: a peer whose process cannot be watched is.
     [[nodiscard]] bool is_alive() const {
         return process == nullptr || !process->pidfd || ucs::pidfd_is_alive(process->pidfd.get());
+    }
+
+    [[nodiscard]] const Bell<>& bell() const {
+        return *reinterpret_cast<const Bell<>*>(bell_page.base());
+    }
+    /// Its bell is known, and it may send or answer.
+    [[nodiscard]] bool is_in_sight() const {
+        return state == LinkState::kReady && failure == UCS_OK && bell_page && !peer_left;
+    }
+    /// It waits for the peer's hello, which the peer's progress sends.
+    [[nodiscard]] bool awaits_hello() const {
+        return (state == LinkState::kConnecting || state == LinkState::kGreeted) &&
+               failure == UCS_OK && !peer_left;
+    }
+    /// The peer has called progress since the last time; it is_in_sight().
+    bool has_moved() {
+        // SYNC call_count: relaxed, pairs with HotRings::count_call().
+        const std::uint64_t calls = bell().calls.load(std::memory_order_relaxed);
+        return std::exchange(seen_calls, calls) != calls;
+    }
+
+    /// The peer waited on that processor when it waited last; is_in_sight().
+    [[nodiscard]] bool waits_on(std::uint32_t cpu) const {
+        // SYNC call_count: relaxed, pairs with HotRings::tell_wait().
+        return (bell().waited_on.load(std::memory_order_relaxed) & ~kIsAway) == cpu + 1;
+    }
+    /// ... it did so between these times, and had not given it away; is_in_sight().
+    [[nodiscard]] bool had_processor(std::uint32_t cpu, std::uint64_t begin,
+                                     std::uint64_t end) const {
+        // SYNC call_count: relaxed, pairs with HotRings::tell_wait().
+        const std::uint64_t at = bell().waited_ns.load(std::memory_order_relaxed);
+        return bell().waited_on.load(std::memory_order_relaxed) == cpu + 1 && begin <= at &&
+               at <= end;
     }
 
     /// `count` words of our segment are free, for rendezvous that we send and gets that the peer

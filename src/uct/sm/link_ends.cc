@@ -34,8 +34,6 @@ void LinkEnds::violation(Link& link, const char* what) {
 }
 
 unsigned LinkEnds::bury_failed() {
-    if (iface_.in_progress() > 1)
-        return 0;  // a callback of ours progresses: what it came from still walks failed_
     unsigned count = 0;
     for (std::size_t i = 0; i < failed_.size();) {
         Link& link = *failed_[i];
@@ -131,7 +129,7 @@ void LinkEnds::detach(Link& link, SmEp& ep) {
     }
     if (link.is_buried)
         set_unused(link);
-    if (iface_.in_progress() == 0)
+    if (!iface_.guard().is_inside())
         reap();
 }
 

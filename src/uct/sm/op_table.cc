@@ -92,6 +92,7 @@ ucs_status_t OpTable::start_flush(Link& link, SmEp* ep, uct_completion_t* comp) 
 }
 
 void OpTable::cancel(Link& link, const SmEp* ep, ucs_status_t status) {
+    iface_.guard().enter();  // the call may be any other than progress
     // Callbacks may begin others, and end any: another round, and from the first on.
     for (bool again = true; again;) {
         again = false;
@@ -115,6 +116,7 @@ void OpTable::cancel(Link& link, const SmEp* ep, ucs_status_t status) {
                 op = nullptr;
         }
     }
+    iface_.guard().leave();
 }
 
 }  // namespace tagwire::sm

@@ -49,7 +49,7 @@ bool Rendezvous::deliver(Link& link, Control control) {
     const ucs_status_t status = iface_.invoke_unexpected_rndv(flags, body.tag, header, header_bytes,
                                                               body.address, body.length, &rkey);
     if (in_seg)
-        iface_.after_callback(link, body.seg, header, status);
+        iface_.descs.settle(*link.rx_segment, body.seg, header, status);
     return true;
 }
 
@@ -80,7 +80,7 @@ bool Rendezvous::deliver_request(Link& link, Control control) {
     const ucs_status_t status =
         iface_.invoke_unexpected_rndv(flags, body.tag, header, header_bytes, 0, 0, nullptr);
     if (in_seg)
-        iface_.after_callback(link, body.seg, header, status);
+        iface_.descs.settle(*link.rx_segment, body.seg, header, status);
     return true;
 }
 

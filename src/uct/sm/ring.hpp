@@ -155,11 +155,11 @@ class RingReceiver {
     RingReceiver(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count,
                  std::uint64_t start, Fences fences)
         : slot_(&slots[start & (slot_count - 1)]),
+          stop_(&slots[((start & (slot_count - 1)) | (slot_count / 4 - 1)) + 1]),
           next_(start + 1),
           slots_(slots),
           consumer_(consumer),
           mask_(slot_count - 1),
-          publish_mask_(slot_count / 4 - 1),
           fences_(fences) {}
 
     /// Is there a message? Its control word, or anything when false. Where the sequence is 0, a
@@ -182,11 +182,9 @@ class RingReceiver {
 
     /// Done with the slot that poll() or peek() showed.
     void advance() {
-        const std::uint64_t read = next_++;
-        slot_ = &slots_[read & mask_];
-        // SYNC sm_reuse: our reads of the slots below come before the sender sees them free.
-        if ((read & publish_mask_) == 0)
-            consumer_->tail.store(read, std::memory_order_release);
+        ++next_;
+        if (++slot_ == stop_) [[unlikely]]
+            end_quarter();
     }
 
     // Nobody will poll, in three steps, so that many rings can have one barrier between: see
@@ -214,28 +212,43 @@ class RingReceiver {
     [[nodiscard]] std::uint64_t position() const { return next_ - 1; }
 
   private:
+    void end_quarter() {
+        const std::uint64_t read = position();
+        slot_ = &slots_[read & mask_];
+        stop_ = slot_ + (std::uint64_t{mask_} + 1) / 4;
+        // SYNC sm_reuse: our reads of the slots below come before the sender sees them free.
+        consumer_->tail.store(read, std::memory_order_release);
+    }
+
     Slot<Atom>* slot_ = nullptr;  // of the next position to read
+    Slot<Atom>* stop_ = nullptr;  // behind the quarter of the ring that it is in
     std::uint64_t next_ = 1;      // the position behind it; its low half is the message's sequence
     Slot<Atom>* slots_ = nullptr;
     Consumer<Atom>* consumer_ = nullptr;
     std::uint32_t mask_ = 0;
-    std::uint32_t publish_mask_ = 0;
     Fences fences_{};
 };
 
-/// Sender's side of the bell. True: the receiver was armed, and the caller sends the wake-up
-/// packet.
+/// Either side: there is something in the ring of that bit.
 template <template <class> class Atom>
-bool ring_bell(Bell<Atom>& bell, std::uint32_t bit) {
+void set_bell(Bell<Atom>& bell, std::uint32_t bit) {
     const std::uint32_t word = bit / 64 % kBellWords;
     // SYNC sm_bell: both read-modify-writes are full barriers, in this order, so a receiver that
     // takes the summary bit finds the ring's bit, and then the ring's message.
     bell.words[word].fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_seq_cst);
     bell.summary.fetch_or(std::uint64_t{1} << word, std::memory_order_seq_cst);
+}
+
+/// Sender's side of the bell. The ways in which the caller wakes the receiver (kArmedPacket,
+/// kArmedNap); 0: it does not sleep, or somebody else does.
+template <template <class> class Atom>
+std::uint32_t ring_bell(Bell<Atom>& bell, std::uint32_t bit) {
+    set_bell(bell, bit);
     // SYNC sm_armed: the receiver stores `armed` and then looks at the summary; we set the summary
     // and then look.
-    return bell.armed.load(std::memory_order_seq_cst) != 0 &&
-           bell.armed.exchange(0, std::memory_order_seq_cst) != 0;
+    if (bell.armed.load(std::memory_order_seq_cst) == 0)
+        return 0;
+    return bell.armed.exchange(0, std::memory_order_seq_cst);
 }
 
 /// Receiver's side: calls visit(bit) for each bit that was set. True when there was any.
@@ -255,12 +268,20 @@ bool collect_bell(Bell<Atom>& bell, Visit&& visit) {
     return true;
 }
 
-/// Receiver's side: asks for a wake-up packet. False: a bell rang meanwhile, do not sleep.
+/// Receiver's side: asks to be woken in this way, too. False: a bell rang meanwhile, do not sleep.
 template <template <class> class Atom>
-bool arm_bell(Bell<Atom>& bell) {
+bool arm_bell(Bell<Atom>& bell, std::uint32_t how) {
     // SYNC sm_armed: pairs with ring_bell(); both sides use sequentially consistent operations.
-    bell.armed.store(1, std::memory_order_seq_cst);
+    bell.armed.fetch_or(how, std::memory_order_seq_cst);
     return bell.summary.load(std::memory_order_seq_cst) == 0;  // SYNC sm_armed
+}
+
+/// Receiver's side: it does not sleep in this way any more.
+template <template <class> class Atom>
+void disarm_bell(Bell<Atom>& bell, std::uint32_t how) {
+    // SYNC sm_armed: relaxed; a sender that has taken it wakes nobody.
+    if ((bell.armed.load(std::memory_order_relaxed) & how) != 0)
+        bell.armed.fetch_and(~how, std::memory_order_relaxed);
 }
 
 }  // namespace tagwire::sm

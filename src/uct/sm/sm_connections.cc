@@ -38,6 +38,7 @@ ucs_status_t SmConnections::open() {
     name_ = ucs::random_u64();
     cookie_ = ucs::random_u64();
     look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
+    iface_.buffers.prefetch_from(ucs::ticks_from_ns(options_.prefetch_from_ns));
     pool_sizes_ = PoolSizes::of_machine(options_.pool_bytes);  // reads the topology, while it may
     const int node = ucs::current_node();
     numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
@@ -335,7 +336,7 @@ Link& SmConnections::new_link() {
 
 ucs_status_t SmConnections::link_to(const IfaceAddress& address, Link** link_p) {
     // The peer may be on its way to us: one connection serves both directions.
-    if (listener_ && iface_.in_progress() == 0)
+    if (listener_ && !iface_.guard().is_inside())
         accept_peers();
     const auto known = by_name_.find(address.name);
     if (known != by_name_.end() && known->second->failure == UCS_OK) {

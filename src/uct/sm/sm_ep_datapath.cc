@@ -41,6 +41,7 @@ inline void publish_seg(Link& link, std::uint8_t id, std::uint32_t seg, const st
     body.seg = seg;
     std::memcpy(body.head, buffer, kAmHeadMax);
     link.publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
+    link.segs->prefetch_next(bytes);
 }
 
 // Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
@@ -231,6 +232,7 @@ ssize_t SmEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callbac
         link().segs->shrink(seg, bytes);
         body_of<TagSegBody>(link().tx.slot()) = TagSegBody{tag, imm, bytes, seg};
         link().publish(Control::make(Kind::kTagSeg, kFirst, length16(bytes)));
+        link().segs->prefetch_next(bytes);
     } else {
         link().segs->untake(seg);
         return refuse("tag_eager_bcopy: packed bytes", bytes, link().iface.seg_bytes());
@@ -277,6 +279,7 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
     }
     link().tx.advance(count);
     link().after_publish();
+    link().segs->prefetch_next(lengths[0]);
     return UCS_OK;
 }
 
@@ -342,9 +345,12 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
 ucs_status_t SmEp::tag_rndv_cancel(void* handle) {
     auto* op = static_cast<RndvOp*>(handle);
     TW_ASSERT(op->link == &link());
+    SmIface& owner = link().iface;
+    owner.guard().enter();  // flushes behind it end
     op->withdraw();
     op->op->completion = nullptr;
-    link().iface.rndv.drop(*op, UCS_OK);
+    owner.rndv.drop(*op, UCS_OK);
+    owner.guard().leave();
     return UCS_OK;
 }
 

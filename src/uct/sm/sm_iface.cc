@@ -91,7 +91,7 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
         status = connections.open();
     if (status != UCS_OK)
         return status;
-    descs_.open(params());
+    descs.open(params());
     return tags.open(has_tag_callbacks() ? options_.tag_depth : 0);
 }
 
@@ -296,7 +296,7 @@ std::uint64_t slots_used(const SmConnections& connections) {
 
 ucs_status_t SmIface::event_arm(unsigned) {
     const bool only_pending = working_.empty() && !ends.has_failed() && !tags.has_cancelled();
-    if ((has_work_ && !only_pending) || in_progress_ > 0)
+    if ((rest_.has_work && !only_pending) || guard_.is_inside())
         return UCS_ERR_BUSY;
     if (connections.look() || ends.has_failed() || !rings.try_sleep())
         return UCS_ERR_BUSY;

@@ -14,6 +14,8 @@
 // rings stay hot, so a lone idle peer is answered without a bell (hot_rings.hpp).
 #pragma once
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
+#include "uct/progress_guard.hpp"
 #include "uct/sm/both_copy.hpp"
 #include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/hot_rings.hpp"
@@ -28,6 +31,7 @@
 #include "uct/sm/link_ends.hpp"
 #include "uct/sm/op_table.hpp"
 #include "uct/sm/options.hpp"
+#include "uct/sm/peer_looks.hpp"
 #include "uct/sm/remote_access.hpp"
 #include "uct/sm/rendezvous.hpp"
 #include "uct/sm/room_wait.hpp"
@@ -73,7 +77,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     }
     ucs_status_t tag_recv_cancel(uct_tag_context_t* ctx, int force) {
         const ucs_status_t status = tags.cancel(*ctx, force != 0);
-        has_work_ |= tags.has_cancelled();
+        rest_.has_work |= tags.has_cancelled();
         return status;
     }
     ucs_status_t flush(unsigned flags, uct_completion_t* comp);
@@ -92,26 +96,27 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs::CounterSet counters() const override { return counters_.set(kSmCounterInfos); }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
+    uct::PeerWatch* peer_watch() override { return &looks_; }
 
     // ---- for endpoints and parts ----
     /// The link gets a turn in progress.
     void add_work(Link& link);
     void forget_work(Link& link) { std::erase(working_, &link); }
     /// Progress does more than poll rings.
-    void want_work() { has_work_ = true; }
+    void want_work() { rest_.has_work = true; }
+    /// More rings than one are hot.
+    void set_several_hot(bool are_several) { rest_.are_several_hot = are_several; }
     /// Delivers at most kPollBudget messages; how many.
     unsigned poll_ring(Link& link);
     /// The data of a buffer for a callback, and whether it may keep it. False: no descriptor now.
     bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
                    unsigned* flags_p);
-    void after_callback(Link& link, std::uint32_t seg, void* data, ucs_status_t status) {
-        descs_.settle(*link.rx_segment, seg, data, status);
-    }
-    /// Nesting of progress().
-    [[nodiscard]] unsigned in_progress() const { return in_progress_; }
+    /// Inside: callbacks may run, and links are walked.
+    [[nodiscard]] uct::ProgressGuard& guard() { return guard_; }
+    /// It is in progress, or that does more than poll rings.
+    [[nodiscard]] bool is_busy() const { return guard_.is_inside() || rest_.has_work; }
     void count(SmCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
     [[nodiscard]] SmMd& sm_md() const { return md_; }
-    [[nodiscard]] const SmOptions& options() const { return options_; }
     [[nodiscard]] std::size_t seg_bytes() const { return seg_bytes_; }
     using BaseIface::invoke_unexpected_eager;
     using BaseIface::invoke_unexpected_rndv;
@@ -124,6 +129,21 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     static_assert(kIdlePerRingsLook % kIdlePerLook == 0);
     static constexpr int kBusyPerLook = 4096;  // busy calls per look at the clock
 
+    /// Work of a call behind the first ring that has messages.
+    struct Rest {
+        // Links that work, failed or unused ones, cancelled receives, pending requests.
+        bool has_work = false;
+        bool are_several_hot = false;
+
+        /// Both in one load.
+        [[nodiscard]] bool is_any() const {
+            std::uint16_t word;
+            static_assert(sizeof word == sizeof(Rest));
+            std::memcpy(&word, this, sizeof word);
+            return word != 0;
+        }
+    };
+
     SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
 
@@ -131,7 +151,10 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned progress_from(Link& link, Control control);
     unsigned progress_rest(const Link* polled, unsigned count);
     void look_although_busy();
-    unsigned receive(Link& link, Control control);
+    static unsigned progress_from_others(Link& link, Control control, unsigned count);
+    unsigned end_of_ring(Link& link, unsigned count);
+    static void deliver_short(Link& link, Control control);
+    unsigned receive(Link& link, Control control, unsigned count);
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
     bool deliver_control(Link& link, Control control);
@@ -143,25 +166,25 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     SmOptions options_;
     std::size_t seg_bytes_ = 0;
 
-    // Links that work, failed or unused ones, cancelled receives, pending requests.
-    bool has_work_ = false;
-    unsigned in_progress_ = 0;  // nesting of progress(), for removals
+    Rest rest_;
+    uct::ProgressGuard guard_;
     unsigned idle_calls_ = 0;
     int busy_left_ = kBusyPerLook;  // busy calls until look_although_busy()
     int busy_seen_ = kBusyPerLook;  // busy_left_ at the last HotRings::look()
     RoomWait room_wait_;
-    RxDescs descs_;
+    PeerLooks looks_{*this};
     ucs::CounterArray<SmCounter> counters_;
     ucs::ReserveVector<Link*> working_;
 
   public:
     // ---- Parts
+    RxDescs descs;
     BufferPool buffers;  // outlives the links that borrow from it
     HotRings rings{*this};
     TagReceives tags{*this};
     uct::PendingQueue pending;
     OpTable ops{*this};
-    BothCopy both{*this};
+    BothCopy both{*this, options_.both_copy_min};
     Rendezvous rndv{*this};
     RemoteAccess remote{*this};
     LinkEnds ends{*this};

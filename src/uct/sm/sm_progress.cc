@@ -69,20 +69,34 @@ namespace {
     return false;
 }
 
-/// The message that was seen, and those behind it.
-[[gnu::always_inline]] inline unsigned SmIface::receive(Link& link, Control control) {
+namespace {
+
+/// An active message that is in its slot, of a length and id that can be.
+[[gnu::always_inline]] inline bool is_short_am(Control control) {
     static_assert(std::has_single_bit(unsigned{UCT_AM_ID_MAX}));
-    unsigned count = 0;
+    return control.is_of(Kind::kAm, UCT_AM_ID_MAX - 1) && control.length() <= kAmInlineMax;
+}
+
+}  // namespace
+
+/// ... to its handler. Nothing but `link` is kept beyond the call.
+[[gnu::always_inline]] inline void SmIface::deliver_short(Link& link, Control control) {
+    if (link.iface.invoke_am(control.id(), link.rx.body(), control.length(), 0) == UCS_INPROGRESS)
+        [[unlikely]]
+        complain_of_kept_message(link.rx.peek().id());
+    link.rx.advance();
+}
+
+/// The message that was seen, and those behind it; `count` have been delivered before.
+[[gnu::always_inline]] inline unsigned SmIface::receive(Link& link, Control control,
+                                                        unsigned count) {
     do {
-        if (control.is_of(Kind::kAm, UCT_AM_ID_MAX - 1) && control.length() <= kAmInlineMax)
-            [[likely]] {
-            if (invoke_am(control.id(), link.rx.body(), control.length(), 0) == UCS_INPROGRESS)
-                [[unlikely]]
-                complain_of_kept_message(link.rx.peek().id());
-        } else if (!deliver(link, control)) {
+        if (is_short_am(control)) [[likely]]
+            deliver_short(link, control);
+        else if (deliver(link, control))
+            link.rx.advance();
+        else
             break;
-        }
-        link.rx.advance();
         ++count;
     } while (count < kPollBudget && link.rx.poll(&control));
     link.recent += count;
@@ -92,38 +106,61 @@ namespace {
 
 unsigned SmIface::poll_ring(Link& link) {
     Control control{};
-    return link.rx.poll(&control) ? receive(link, control) : 0;
+    return link.rx.poll(&control) ? receive(link, control, 0) : 0;
 }
 
 // Most calls find nothing: they end here, without saving registers for callbacks.
 [[gnu::hot]] unsigned SmIface::progress() {
     Control control{};
+    rings.count_call();
     for (Link* const link : rings.hot())
         if (link->rx.poll(&control))
             return progress_from(*link, control);
-    if (rings.has_bell() || has_work_ || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]] {
-        ++in_progress_;
-        return progress_rest(nullptr, 0);
-    }
+    if (rings.has_bell() || rest_.has_work || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]]
+        return guard_.try_enter() ? progress_rest(nullptr, 0) : 0;
     ++idle_calls_;
     return 0;
 }
 
-/// The link's ring has a message.
+/// The link's ring has a message: most times one that is short, and alone.
 [[gnu::noinline, gnu::hot]] unsigned SmIface::progress_from(Link& link, Control control) {
-    ++in_progress_;
-    const unsigned count = receive(link, control);
-    if (--busy_left_ <= 0 || count == 0 || rings.hot().size() > 1 || rings.has_bell() || has_work_)
-        [[unlikely]]
+    if (!guard_.try_enter()) [[unlikely]]
+        return 0;  // it is the message whose callback calls
+    if (!is_short_am(control)) [[unlikely]]
+        return progress_from_others(link, control, 0);
+    deliver_short(link, control);
+    if (link.rx.poll(&control)) [[unlikely]]
+        return progress_from_others(link, control, 1);
+    SmIface& iface = link.iface;  // `this` is not kept beyond the handler
+    ++link.recent;
+    iface.counters_.add(SmCounter::kDelivered);
+    return iface.end_of_ring(link, 1);
+}
+
+/// The same of any messages, the first of which is seen, behind `count`.
+[[gnu::noinline]] unsigned SmIface::progress_from_others(Link& link, Control control,
+                                                         unsigned count) {
+    SmIface& iface = link.iface;
+    count = iface.receive(link, control, count);
+    if (count == 0) [[unlikely]] {
+        --iface.busy_left_;
+        return iface.progress_rest(&link, 0);
+    }
+    return iface.end_of_ring(link, count);
+}
+
+/// The ring has brought `count` messages, at least one. All that the call does, if nothing else is
+/// to do.
+[[gnu::always_inline]] inline unsigned SmIface::end_of_ring(Link& link, unsigned count) {
+    if (--busy_left_ == 0 || rest_.is_any() || rings.has_bell()) [[unlikely]]
         return progress_rest(&link, count);
-    --in_progress_;
+    guard_.leave();
     return count;
 }
 
 /// All else that a call does. The ring of `polled`, which may be gone, has brought `count`
 /// messages; null: none was polled.
 [[gnu::noinline]] unsigned SmIface::progress_rest(const Link* polled, unsigned count) {
-    const bool is_counted = count > 0;
     const bool has_bell = rings.has_bell();
     if (has_bell) [[unlikely]]
         rings.answer_bell();
@@ -132,24 +169,25 @@ unsigned SmIface::poll_ring(Link& link) {
             count += poll_ring(*rings.hot()[i]);
     if (has_bell) [[unlikely]]
         rings.let_guests_go();
-    if (has_work_) [[unlikely]]
+    if (rest_.has_work) [[unlikely]]
         count += work();
+    // progress_from() has counted the call as a busy one.
+    busy_left_ += (polled != nullptr ? 1 : 0) - (count > 0 ? 1 : 0);
     if (count == 0) {
         if (++idle_calls_ % kIdlePerLook == 0) [[unlikely]]
             count = idle();
-    } else {
-        busy_left_ -= is_counted ? 0 : 1;
-        if (busy_left_ <= 0) [[unlikely]]
-            look_although_busy();
+    } else if (busy_left_ == 0) [[unlikely]] {
+        look_although_busy();
     }
-    if (--in_progress_ == 0 && ends.is_reap_wanted()) [[unlikely]]
+    guard_.leave();
+    if (ends.is_reap_wanted()) [[unlikely]]
         ends.reap();
     return count;
 }
 
 bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
                         unsigned* flags_p) {
-    *data_p = descs_.hand_over(*link.rx_segment, seg, bytes);
+    *data_p = descs.hand_over(*link.rx_segment, seg, bytes);
     *flags_p = UCT_CB_PARAM_FLAG_DESC;
     if (*data_p != link.rx_segment->buffer(seg) && *data_p != nullptr) [[unlikely]]
         counters_.add(SmCounter::kCopiedDescs);
@@ -182,8 +220,8 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
     unsigned flags = 0;
     if (!hand_over(link, seg, control.length(), &data, &flags))
         return false;
-    descs_.settle(*link.rx_segment, seg, data,
-                  invoke_am_with_head(control.id(), body->head, data, control.length(), flags));
+    descs.settle(*link.rx_segment, seg, data,
+                 invoke_am_with_head(control.id(), body->head, data, control.length(), flags));
     return true;
 }
 
@@ -264,6 +302,7 @@ bool SmIface::deliver_control(Link& link, Control control) {
 
 // Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
+    worker().found_nothing(*this, kIdlePerLook);
     if (idle_calls_ % kIdlePerRingsLook == 0) [[unlikely]] {
         rings.look(kIdlePerRingsLook +
                    static_cast<unsigned>(std::exchange(busy_seen_, busy_left_) - busy_left_));
@@ -281,7 +320,7 @@ unsigned SmIface::idle() {
 // ---- Work
 
 void SmIface::add_work(Link& link) {
-    has_work_ = true;
+    rest_.has_work = true;
     if (link.in_work_list)
         return;
     link.in_work_list = true;
@@ -343,8 +382,8 @@ unsigned SmIface::work() {
         working_.erase(working_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     count += static_cast<unsigned>(pending.dispatch(kPollBudget));
-    has_work_ = !working_.empty() || ends.has_failed() || ends.is_reap_wanted() ||
-                tags.has_cancelled() || !pending.empty();
+    rest_.has_work = !working_.empty() || ends.has_failed() || ends.is_reap_wanted() ||
+                     tags.has_cancelled() || !pending.empty();
     return count;
 }
 

@@ -202,9 +202,9 @@ bool TagReceives::deliver_fragment(Link& link, const TagSegBody& body, std::uint
         iface_.count(SmCounter::kUnexpected);
     const unsigned all = flags | (first ? unsigned{UCT_CB_PARAM_FLAG_FIRST} : 0U) |
                          (more ? unsigned{UCT_CB_PARAM_FLAG_MORE} : 0U);
-    iface_.after_callback(link, body.seg, data,
-                          iface_.invoke_unexpected_eager(data, bytes, all, body.tag, body.imm,
-                                                         &link.message_context));
+    iface_.descs.settle(*link.rx_segment, body.seg, data,
+                        iface_.invoke_unexpected_eager(data, bytes, all, body.tag, body.imm,
+                                                       &link.message_context));
     return true;
 }
 

@@ -150,6 +150,7 @@ void OpTable::settle_flushes(Connection& connection) {
 }
 
 void OpTable::cancel(Connection& connection, const TcpEp* ep, ucs_status_t status) {
+    iface_.guard().enter();  // the call may be any other than progress
     for (bool again = true; again;) {
         again = false;
         for (Op* op = connection.ops.front(); op != nullptr; op = op->next) {
@@ -161,6 +162,7 @@ void OpTable::cancel(Connection& connection, const TcpEp* ep, ucs_status_t statu
             break;
         }
     }
+    iface_.guard().leave();
 }
 
 }  // namespace tagwire::tcp

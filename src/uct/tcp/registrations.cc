@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/tcp/registrations.hpp"
 
-#include <thread>
-
 #include "ucs/sys/process.hpp"
+#include "ucs/sys/step_aside.hpp"
 
 namespace tagwire::tcp {
 
@@ -29,7 +28,7 @@ void Registrations::remove(const Registration& registration) {
     entry.registration = nullptr;
     while (entry.pins > 0) {
         lock.unlock();
-        std::this_thread::yield();
+        ucs::step_aside();
         lock.lock();
     }
     free_.push_back(registration.key.index);

@@ -193,9 +193,11 @@ ucs_status_t TcpEp::tag_rndv_cancel(void* handle) {
     auto* op = static_cast<Op*>(handle);
     TW_ASSERT(op->connection == connection_);
     TcpIface& owner = connection_->iface;
+    owner.guard().enter();  // flushes behind it end
     op->completion = nullptr;
     owner.sender.let_go(*op);
     owner.ops.abandon(*op, UCS_OK);
+    owner.guard().leave();
     return UCS_OK;
 }
 

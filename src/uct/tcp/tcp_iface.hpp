@@ -23,6 +23,7 @@
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
+#include "uct/progress_guard.hpp"
 #include "uct/tcp/closing.hpp"
 #include "uct/tcp/connection.hpp"
 #include "uct/tcp/connections.hpp"
@@ -32,6 +33,7 @@
 #include "uct/tcp/frames.hpp"
 #include "uct/tcp/keepalive.hpp"
 #include "uct/tcp/listener.hpp"
+#include "uct/tcp/local_peers.hpp"
 #include "uct/tcp/ops.hpp"
 #include "uct/tcp/options.hpp"
 #include "uct/tcp/remote_memory.hpp"
@@ -92,12 +94,14 @@ class alignas(64) TcpIface : public uct::BaseIface {
     ucs::CounterSet counters() const override { return counters_.set(kTcpCounterInfos); }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
+    uct::PeerWatch* peer_watch() override { return &local_peers_; }
 
     // ---- for endpoints and parts: progress
     void add_work(Connection& connection);
     /// It is not progressed any more.
     void drop_work(Connection& connection);
     void want_work() { has_work_ = true; }
+    [[nodiscard]] uct::ProgressGuard& guard() { return guard_; }
     void note_deadline(std::uint64_t at_ns) { deadline_ = std::min(deadline_, at_ns); }
     void set_socket_options(int fd) const;
     void count(TcpCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
@@ -158,11 +162,12 @@ class alignas(64) TcpIface : public uct::BaseIface {
     std::size_t swept_ = 0;        // events
     std::uint64_t sweep_for_ = 0;  // ns
     bool has_work_ = false;
-    unsigned in_progress_ = 0;  // nesting
+    uct::ProgressGuard guard_;
     std::array<Connection*, kHotMax> hot_{};
     std::size_t hot_count_ = 0;
     ucs::ReserveVector<Connection*> working_;
     ucs::CounterArray<TcpCounter> counters_;
+    LocalPeers local_peers_{*this};
 
   public:
     // ---- Parts

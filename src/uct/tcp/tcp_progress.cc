@@ -15,9 +15,8 @@ namespace tagwire::tcp {
 
 unsigned TcpIface::progress() {
     sender.end_bursts();
-    if (in_progress_ > 0) [[unlikely]]  // from a callback: the shared buffer is in use
+    if (!guard_.try_enter()) [[unlikely]]  // the buffer that connections share is in use
         return 0;
-    ++in_progress_;
     ++turns_;
     unsigned count = hot_count_ > 0 ? read_hot() : 0;
     if (hot_count_ == 0 || looks_left_ > 0 || turns_ % kTurnsPerLook == 0) {
@@ -28,7 +27,10 @@ unsigned TcpIface::progress() {
         look_at_clock();
     if (has_work_)
         count += work();
-    --in_progress_;
+    guard_.leave();
+    count_moved(count);
+    if (count == 0)
+        worker().found_nothing(*this, 1);
     return count;
 }
 
@@ -230,7 +232,7 @@ void TcpIface::set_timer() {
 // Progress does all else that is to be done, so the program may not sleep then. Nothing is reported
 // here: the program expects that in progress only.
 ucs_status_t TcpIface::event_arm(unsigned) {
-    if (in_progress_ > 0 || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
+    if (guard_.is_inside() || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
         return UCS_ERR_BUSY;
     for (Connection* connection : working_) {
         if (connection->is_ready() && !connection->is_blocked)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/engine/mutex.hpp"
 
-#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "ucs/sys/spin_pause.hpp"
+#include "ucs/sys/step_aside.hpp"
 
 namespace tagwire::vhca {
 
@@ -21,7 +21,7 @@ void EngineMutex::lock_slow() {
     }
     for (int i = 0; !try_lock(); ++i) {
         if (i < kYields) {
-            sched_yield();
+            ucs::step_aside();
         } else {
             const timespec rest{0, 20'000};
             nanosleep(&rest, nullptr);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Polling and arming. A poll drives the device. After a number of empty polls the thread yields the
-// processor, because on a small machine the peer may be waiting for it: soon when another thread
-// took it the last time, ever later while none did.
-#include <sched.h>
-
+// processor, because on a small machine the peer may be waiting for it, or the helper thread: soon
+// when another thread took it the last time, ever later while none did.
 #include <algorithm>
 #include <cerrno>
 
+#include "ucs/sys/step_aside.hpp"
 #include "vhca/engine/packet_kind.hpp"
 #include "vhca/face/context.hpp"
 
@@ -14,23 +13,21 @@ namespace tagwire::vhca {
 namespace {
 
 constexpr unsigned kEmptyPollsMin = 32, kEmptyPollsMax = 4096;
-constexpr Time kTakenNs = 3'000;  // a yield that nobody took is shorter
+constexpr std::uint64_t kTakenNs = 3'000;  // a yield that nobody took is shorter
 thread_local unsigned empty_polls = 0;
 thread_local unsigned empty_polls_max = kEmptyPollsMin;
 
-[[gnu::noinline, gnu::cold]] void give_way(Engine& engine) {
-    const Time before = engine.now();
-    sched_yield();
-    const bool was_taken = engine.now() - before > kTakenNs;
+[[gnu::noinline, gnu::cold]] void give_way() {
+    const bool was_taken = ucs::step_aside() > kTakenNs;
     empty_polls = 0;
     empty_polls_max = was_taken ? kEmptyPollsMin : std::min(2 * empty_polls_max, kEmptyPollsMax);
 }
 
-void note_polled(Engine& engine, bool got) {
+void note_polled(bool got) {
     if (got)
         empty_polls = 0;
     else if (++empty_polls >= empty_polls_max)
-        give_way(engine);
+        give_way();
 }
 
 // A node of the fabric is known to programs as a LID, or by the GRH.
@@ -69,7 +66,7 @@ int poll(Engine& engine, F&& take_some) {
         }
     }
     engine.note_poll();
-    note_polled(engine, got > 0);
+    note_polled(got > 0);
     return got;
 }
 

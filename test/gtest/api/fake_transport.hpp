@@ -27,6 +27,13 @@ struct FakeEp : uct::BaseEp {
     ucs_status_t check(unsigned flags, uct_completion_t* comp);
 };
 
+struct FakeWatch : uct::PeerWatch {
+    Peers look_at_peers(const uct::Whereabouts&) override { return peers; }
+    Peers look_at_peer(uct_ep_h, const uct::Whereabouts&) override { return peers; }
+
+    Peers peers = Peers::kNone;
+};
+
 class FakeIface : public uct::BaseIface {
   public:
     FakeIface(uct::Md& md, uct::Worker& worker);
@@ -35,17 +42,26 @@ class FakeIface : public uct::BaseIface {
     using BaseIface::report_failure;
     using BaseIface::take_params;
 
-    unsigned progress() { return ++progress_calls; }
+    unsigned progress() {
+        ++progress_calls;
+        if (!finds_nothing)
+            return progress_calls;
+        worker().found_nothing(*this, 1);
+        return 0;
+    }
     void close() { delete this; }
     ucs_status_t query(uct_iface_attr_t* attr);
     ucs_status_t event_arm(unsigned events);
     bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
                    std::string* reason) override;
     ucs::CounterSet counters() const override;
+    uct::PeerWatch* peer_watch() override { return &watch; }
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
 
     unsigned progress_calls = 0;
+    bool finds_nothing = false;
+    FakeWatch watch;
     unsigned armed_events = 0;
     std::uint64_t flags = UCT_IFACE_FLAG_AM_SHORT;
 };

@@ -172,6 +172,7 @@ class DetEvent {
   public:
     void signal() { count_.fetch_add(1); }
     bool try_wait() { return count_.exchange(0) != 0; }
+    bool is_signalled() const { return count_.load() != 0; }
     void wait() {
         while (!try_wait())
             det::block_until([this] { return count_.load() != 0; });

@@ -57,7 +57,7 @@ void Entity::open(const EntityOptions& options) {
     open_md(options);
     require_ok(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),
                "ucs_async_context_create");
-    require_ok(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker_), "uct_worker_create");
+    require_ok(uct_worker_create(async_, options.thread_mode, &worker_), "uct_worker_create");
     if (options.before_iface)
         options.before_iface(md_);
     open_iface(options);

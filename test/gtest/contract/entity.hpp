@@ -74,6 +74,7 @@ struct EntityOptions {
     /// Runs when the memory domain is open and the interface is not: there a test makes the device
     /// refuse what some drivers refuse.
     std::function<void(uct_md_h)> before_iface = {};
+    ucs_thread_mode_t thread_mode = UCS_THREAD_MODE_SINGLE;
 };
 
 class Entity {

@@ -7,20 +7,6 @@ namespace {
 TW_CONTRACT(Flush);
 TW_CONTRACT_OF_TWO(FlushOfTwo);
 
-struct Rendezvous {
-    Rendezvous(Entity& from, std::size_t size) : payload(make_payload(from, size, size)) {}
-
-    ucs_status_t start(uct_ep_h ep, uct_tag_t tag) {
-        const uct_iov_t iov = payload.iov();
-        handle = uct_ep_tag_rndv_zcopy(ep, tag, nullptr, 0, &iov, 1, 0, &completion);
-        return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
-    }
-
-    Buffer payload;
-    Completion completion;
-    ucs_status_ptr_t handle = nullptr;
-};
-
 TEST_P(Flush, nothing_outstanding_is_ok_at_once) {
     EXPECT_TRUE(until([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_OK; }));
     Completion completion;
@@ -34,7 +20,7 @@ TEST_P(Flush, nothing_outstanding_is_ok_at_once) {
 
 TEST_P(Flush, completes_after_the_operations_before_it) {
     TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
-    Rendezvous send(sender(), 100000);
+    RendezvousSend send(sender(), 100000);
     ASSERT_EQ(UCS_OK, retry([&] { return send.start(ep(), kTag); }));
     Completion flushed;
     int order = 0;
@@ -58,7 +44,7 @@ TEST_P(Flush, completes_after_the_operations_before_it) {
 
     Receive receive(receiver(), 100000);
     ASSERT_EQ(UCS_OK, receive.post(kTag));
-    Rendezvous again(sender(), 100000);
+    RendezvousSend again(sender(), 100000);
     again.completion.on_done = [&] { sent_at = ++order; };
     ASSERT_EQ(UCS_OK, retry([&] { return again.start(ep(), kTag); }));
     Completion second;
@@ -75,12 +61,12 @@ TEST_P(Flush, does_not_wait_for_operations_after_it) {
     TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
     Receive receive(receiver(), 50000);
     ASSERT_EQ(UCS_OK, receive.post(kTag));
-    Rendezvous first(sender(), 50000);
+    RendezvousSend first(sender(), 50000);
     ASSERT_EQ(UCS_OK, retry([&] { return first.start(ep(), kTag); }));
     Completion flushed;
     const ucs_status_t status =
         retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed); });
-    Rendezvous later(sender(), 50000);  // stays unexpected
+    RendezvousSend later(sender(), 50000);  // stays unexpected
     ASSERT_EQ(UCS_OK, retry([&] { return later.start(ep(), kTag + 1); }));
     if (status == UCS_INPROGRESS) {
         EXPECT_TRUE(until([&] { return flushed.calls == 1; }));
@@ -99,8 +85,8 @@ TEST_P(Flush, of_the_interface_covers_all_endpoints) {
     Receive other_receive(other, 50000);
     ASSERT_EQ(UCS_OK, receive.post(kTag));
     ASSERT_EQ(UCS_OK, other_receive.post(kTag));
-    Rendezvous one(sender(), 50000);
-    Rendezvous two(sender(), 50000);
+    RendezvousSend one(sender(), 50000);
+    RendezvousSend two(sender(), 50000);
     ASSERT_EQ(UCS_OK, retry([&] { return one.start(ep(), kTag); }));
     ASSERT_EQ(UCS_OK, retry([&] { return two.start(second, kTag); }));
     ASSERT_TRUE(until([&] {
@@ -114,9 +100,9 @@ TEST_P(Flush, of_the_interface_covers_all_endpoints) {
 TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
     TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
     uct_ep_h other = connect_more(sender(), receiver());
-    std::vector<std::unique_ptr<Rendezvous>> sends;
+    std::vector<std::unique_ptr<RendezvousSend>> sends;
     for (uct_tag_t i = 0; i < 10; ++i) {
-        sends.push_back(std::make_unique<Rendezvous>(sender(), 20000));
+        sends.push_back(std::make_unique<RendezvousSend>(sender(), 20000));
         ASSERT_EQ(UCS_OK, retry([&] { return sends.back()->start(ep(), kTag + i); }));
     }
     Completion flushed;
@@ -131,7 +117,7 @@ TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
         EXPECT_EQ(1, send->completion.calls);
         EXPECT_EQ(UCS_ERR_CANCELED, send->completion.ended);
     }
-    Rendezvous late(sender(), 100);
+    RendezvousSend late(sender(), 100);
     EXPECT_LT(late.start(ep(), kTag), UCS_OK);
     if (sender().offers(UCT_IFACE_FLAG_AM_SHORT)) {
         const ucs_status_t refused = uct_ep_am_short(ep(), kId, 0, nullptr, 0);

@@ -95,4 +95,19 @@ Backing plain_backing(const Entity& entity);
 /// Local buffer filled with a pattern.
 Buffer make_payload(Entity& owner, std::size_t length, std::uint64_t seed);
 
+/// A rendezvous that is sent, with its payload.
+struct RendezvousSend {
+    RendezvousSend(Entity& from, std::size_t size) : payload(make_payload(from, size, size)) {}
+
+    ucs_status_t start(uct_ep_h ep, uct_tag_t tag) {
+        const uct_iov_t iov = payload.iov();
+        handle = uct_ep_tag_rndv_zcopy(ep, tag, nullptr, 0, &iov, 1, 0, &completion);
+        return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
+    }
+
+    Buffer payload;
+    Completion completion;
+    ucs_status_ptr_t handle = nullptr;
+};
+
 }  // namespace tagwire::test

@@ -20,7 +20,8 @@ bool is_component(uct_component_h handle) {
 }
 
 std::vector<const ucs::OptionTable*> all_option_tables() {
-    std::vector<const ucs::OptionTable*> tables{&ucs::core_option_table(), &proto::option_table()};
+    std::vector<const ucs::OptionTable*> tables{
+        &ucs::core_option_table(), &ucs::progress_option_table(), &proto::option_table()};
     const Component& sm = sm::component();
     if (sm.common_options != nullptr)
         tables.push_back(sm.common_options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Endpoints that are closed by force.
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 #include "protocols/fixture.hpp"
@@ -129,6 +130,67 @@ TEST_F(MsgForcedClose, the_peer_of_a_worker_that_goes_with_a_full_lane_hears_of_
     taker.join();
     ASSERT_EQ(b.failures.size(), 1U);
     EXPECT_NE(b.failures[0].second, TW_ERR_ENDPOINT_TIMEOUT);
+}
+
+/// The last message of a lane is lost where its device has not brought it to the peer when the
+/// queue goes. With TAGWIRE_VHCA_LOSS it takes the device some time to bring it there.
+class MsgLastWords : public MsgForcedClose {
+  protected:
+    static constexpr std::size_t kRounds = 40;
+
+    /// A new peer each time, which has heard of its end before another round begins.
+    void expect_each(const std::function<void(Node& a, Node& b)>& end, tw_status_t status) {
+        Node& b = node(0);
+        for (std::size_t round = 1; round <= kRounds && !HasFailure(); ++round) {
+            Node& a = node(round);
+            send(a, b, {}, 9);
+            expect_message(b, {}, 9);
+            send(b, a, {}, 9);
+            expect_message(a, {}, 9);
+            b.failures.clear();
+            end(a, b);
+            run_until([&] { return !b.failures.empty(); });
+            ASSERT_EQ(b.failures.size(), 1U);
+            EXPECT_EQ(b.failures[0].second, status) << "round " << round;
+        }
+    }
+};
+
+TEST_F(MsgLastWords, of_a_worker_that_goes_are_heard) {
+    expect_each([](Node& a, Node&) { a.destroy(); }, TW_ERR_NOT_CONNECTED);
+}
+
+TEST_F(MsgLastWords, of_a_forced_close_are_heard) {
+    expect_each(
+        [](Node& a, Node& b) {
+            EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        },
+        TW_ERR_CONNECTION_RESET);
+}
+
+TEST_F(MsgLastWords, of_a_close_are_heard_and_so_is_all_before) {
+    Node& b = node(0);
+    for (std::size_t round = 1; round <= kRounds && !HasFailure(); ++round) {
+        Node& a = node(round);
+        const Bytes data = pattern(3000, round);
+        int closed = 0;
+        const tw_op_t how = op(&closed);
+        constexpr int kMessages = 20;
+        for (int i = 0; i < kMessages; ++i) {
+            const tw_status_t sent =
+                tw_tag_send(a.to(b), data.data(), data.size(), round, nullptr, nullptr);
+            ASSERT_TRUE(sent == TW_OK || sent == TW_INPROGRESS) << tw_status_string(sent);
+        }
+        const tw_status_t status = tw_ep_close(a.to(b), 0, &how, nullptr);
+        ASSERT_TRUE(status == TW_OK || status == TW_INPROGRESS) << tw_status_string(status);
+        if (status == TW_INPROGRESS) {
+            EXPECT_EQ(end_of(a, &closed).status, TW_OK);
+        }
+        a.destroy();
+        for (int i = 0; i < kMessages; ++i)
+            expect_message(b, data, round);
+        EXPECT_TRUE(b.failures.empty());
+    }
 }
 
 }  // namespace

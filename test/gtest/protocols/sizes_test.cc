@@ -22,6 +22,7 @@ static_assert(sizeof(tw_worker_counter_t) == 48 && sizeof(tw_cost_sample_t) == 5
 static_assert(offsetof(tw_op_t, cq) == 72 && offsetof(tw_cq_params_t, capacity) == 8);
 static_assert(offsetof(tw_context_params_t, tag_sender_mask) == 16);
 static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);
+static_assert(offsetof(tw_worker_params_t, progress) == 72);
 static_assert(offsetof(tw_worker_attr_t, endpoints) == 56);
 static_assert(offsetof(tw_worker_limits_t, buffered_bytes_min) == 24);
 static_assert(offsetof(tw_ep_params_t, user_data) == 24);

@@ -86,6 +86,13 @@ class Victim {
         theirs.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
         return theirs;
     }
+    /// Lets it go on: its `from_parent` becomes readable.
+    void tell() const { EXPECT_EQ(::write(down_[1], "x", 1), 1); }
+    /// Waits for a byte of it.
+    void await() const {
+        char byte = 0;
+        EXPECT_EQ(::read(up_[0], &byte, 1), 1);
+    }
     void kill() const {
         EXPECT_EQ(::kill(process_, SIGKILL), 0);
         EXPECT_EQ(::waitpid(process_, nullptr, 0), process_);

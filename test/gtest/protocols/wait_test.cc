@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <thread>
 
 #include "protocols/waiting.hpp"
@@ -100,7 +101,10 @@ TEST_F(MsgWait, waiting_has_a_limit) {
         }
         EXPECT_EQ(tw_worker_wait(a.worker(), mode, 1000000), TW_ERR_TIMED_OUT);
     }
-    EXPECT_EQ(tw_worker_wait(a.worker(), static_cast<tw_wait_mode_t>(3), 0), TW_ERR_INVALID_PARAM);
+    for (const int mode : {-1, TW_WAIT_SLEEP + 1})
+        EXPECT_EQ(tw_worker_wait(a.worker(), std::bit_cast<tw_wait_mode_t>(mode), 0),
+                  TW_ERR_INVALID_PARAM)
+            << mode;
 }
 
 // ---- Ends of a wait

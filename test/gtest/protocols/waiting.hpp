@@ -36,8 +36,9 @@ class WatchedThread {
               is_over = true;
           }) {}
     ~WatchedThread() { thread_.join(); }
+    bool sleeps() const { return state() == 'S'; }
     void until_it_sleeps() const {
-        while (!is_over && state() != 'S')
+        while (!is_over && !sleeps())
             ::sched_yield();
     }
     pthread_t handle() { return thread_.native_handle(); }

@@ -339,5 +339,87 @@ TEST(BufferPool, never_lends_a_byte_twice) {
     }
 }
 
+/** Sends `count` messages of 256 bytes, of which the receiver returns each at once. */
+void send_short(Peer& peer, int count) {
+    for (int i = 0; i < count; ++i) {
+        ASSERT_TRUE(peer.lent->has(1));
+        const std::uint32_t seg = peer.take(256);
+        peer.lent->prefetch_next(256);
+        peer.returns.give_back(seg);
+        peer.out.pop_back();
+    }
+}
+
+TEST(BufferPool, the_next_buffer_is_fetched_only_where_that_was_asked_for) {
+    BufferPool always, never;
+    always.prefetch_from(0);
+    for (BufferPool* pool : {&always, &never})
+        ASSERT_EQ(pool->open({1 << 20, 0, 1 << 20}), UCS_OK);
+    Peer with(always), without(never);
+    EXPECT_FALSE(with.lent->prefetches()) << "before anything was measured";
+    send_short(with, sm::LineWait::kInterval * 2);
+    send_short(without, sm::LineWait::kInterval * 2);
+    EXPECT_TRUE(with.lent->prefetches());
+    EXPECT_FALSE(without.lent->prefetches());
+}
+
+TEST(BufferPool, measuring_and_fetching_change_no_buffer_that_is_lent) {
+    BufferPool pool;
+    pool.prefetch_from(0);
+    ASSERT_EQ(pool.open({1 << 16, 0, 1 << 16}), UCS_OK);
+    Peer peer(pool);
+    std::mt19937 random(20);
+    const auto pattern = [](std::uint32_t seg) { return static_cast<int>(seg % 251 + 1); };
+    std::deque<std::pair<std::uint32_t, std::size_t>> lent;
+    for (int i = 0; i < 20000; ++i) {
+        const std::size_t bytes = 1 + random() % kSegBytes;
+        while (!peer.lent->has(1) || lent.size() > 12 || (!lent.empty() && random() % 3 == 0)) {
+            const auto [seg, length] = lent.front();
+            lent.pop_front();
+            const std::byte* const data = peer.lent->buffer(seg);
+            const std::byte want{static_cast<unsigned char>(pattern(seg))};
+            ASSERT_TRUE(std::all_of(data, data + length, [&](std::byte b) { return b == want; }))
+                << "message " << i;
+            peer.returns.give_back(seg);
+        }
+        const std::uint32_t seg = peer.lent->take();
+        peer.lent->shrink(seg, bytes);
+        std::memset(peer.lent->buffer(seg), pattern(seg), bytes);
+        lent.emplace_back(seg, bytes);
+        peer.lent->prefetch_next(bytes);
+    }
+}
+
+TEST(LineWait, is_measured_often_at_first_and_rarely_then) {
+    sm::LineWait wait;
+    std::vector<int> due;
+    for (int i = 1; due.size() < 10; ++i)
+        if (wait.is_due()) {
+            due.push_back(i);
+            wait.add(100, 4096);
+        }
+    const auto first = static_cast<int>(sm::LineWait::kFirstInterval);
+    const auto later = static_cast<int>(sm::LineWait::kInterval);
+    EXPECT_EQ(due[0], first);
+    EXPECT_EQ(due[7], 8 * first);
+    EXPECT_EQ(due[8], 8 * first + later);
+    EXPECT_EQ(due[9], 8 * first + 2 * later);
+}
+
+TEST(LineWait, follows_a_change_and_forgives_one_long_wait) {
+    sm::LineWait wait;
+    EXPECT_EQ(wait.ticks(), 0U);
+    wait.add(40, 4096);
+    EXPECT_EQ(wait.ticks(), 40U);
+    for (int i = 0; i < 20; ++i)
+        wait.add(400, 4096);
+    EXPECT_NEAR(static_cast<double>(wait.ticks()), 400.0, 5.0);
+    wait.add(1'000'000'000, 4096);
+    EXPECT_LT(wait.ticks(), 1400U);
+    for (int i = 0; i < 30; ++i)
+        wait.add(0, 4096);
+    EXPECT_LE(wait.ticks(), 1U);
+}
+
 }  // namespace
 }  // namespace tagwire::test

@@ -18,6 +18,33 @@ namespace {
 
 using sm::Kind;
 
+// ---- The peer at the bell, to whose page all peers write ----------------------------------------
+
+TEST_F(HostilePeer, that_clears_the_bell_silences_nobody) {
+    RawPeer peer = connected_peer();
+    const std::uint64_t before = victim.am_count;
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+        // No ring is polled when it has slept.
+        int fd = -1;
+        ASSERT_EQ(uct_iface_event_fd_get(victim.iface(), &fd), UCS_OK);
+        ucs_status_t armed = UCS_ERR_BUSY;
+        for (int i = 0; i < kHostileSteps && armed != UCS_OK; ++i) {
+            victim.progress();
+            armed = uct_iface_event_arm(victim.iface(), UCT_EVENT_RECV);
+        }
+        ASSERT_EQ(armed, UCS_OK);
+        peer.clear_their_bell();
+        ASSERT_EQ(uct_ep_am_short(to_victim, kAmId, round, nullptr, 0), UCS_OK);
+        peer.clear_their_bell();
+        if (round % 2 == 0) {
+            EXPECT_EQ(uct_iface_event_arm(victim.iface(), UCT_EVENT_RECV), UCS_ERR_BUSY);
+        }
+        for (int i = 0; i < 100 * kHostileSteps && victim.am_count == before + round - 1; ++i)
+            victim.progress();
+        ASSERT_EQ(victim.am_count, before + round);
+    }
+}
+
 // ---- The peer as a receiver ---------------------------------------------------------------------
 
 TEST_F(HostilePeer, whose_position_cannot_be_is_ended_by_the_send_that_sees_it) {

@@ -66,6 +66,28 @@ void RawPeer::publish(sm::Control control) {
     slot().control.store(control.word | static_cast<std::uint32_t>(position_ + 1),
                          std::memory_order_release);
     ++position_;
+    ring_bell();
+}
+
+void RawPeer::ring_bell() {
+    // SYNC sm_sleep: as an honest sender asks; the library is in this thread.
+    const auto& front = reinterpret_cast<const sm::RingHead*>(ring_.base())->front;
+    if (front.sleep.load(std::memory_order_relaxed) == sm::kAwake)
+        return;
+    if (!their_bell_)
+        read_socket();
+    if (their_bell_)
+        sm::ring_bell(*reinterpret_cast<sm::Bell<>*>(their_bell_.base()), bell_bit_);
+}
+
+void RawPeer::clear_their_bell() {
+    read_socket();
+    ASSERT_TRUE(their_bell_);
+    auto& bell = *reinterpret_cast<sm::Bell<>*>(their_bell_.base());
+    for (auto& word : bell.words)
+        word.store(0, std::memory_order_relaxed);
+    bell.summary.store(0, std::memory_order_relaxed);
+    bell.armed.store(0, std::memory_order_relaxed);
 }
 
 std::byte* RawPeer::buffer(std::uint32_t seg) const {
@@ -91,6 +113,13 @@ void RawPeer::read_socket() {
         const auto type = sm::check_packet(packet, nullptr);
         ASSERT_TRUE(type) << "the library says only what it would accept";
         was_left_ |= *type == sm::PacketType::kLeave;
+        if (*type == sm::PacketType::kHello) {
+            sm::Hello theirs;
+            std::memcpy(&theirs, packet.data(), sizeof theirs);
+            bell_bit_ = theirs.bell_bit;
+            ASSERT_EQ(ucs::map_shared(message.fds[0].get(), theirs.bell_bytes, &their_bell_),
+                      UCS_OK);
+        }
         if (*type != sm::PacketType::kRing)
             continue;
         sm::RingOffer theirs;

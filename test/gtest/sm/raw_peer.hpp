@@ -68,6 +68,8 @@ class RawPeer {
         std::memcpy(slot().body, &body, sizeof body);
         publish(sm::Control::make(kind, id, static_cast<std::uint16_t>(length)));
     }
+    /** Forgets all that was rung, and the library seems not to sleep. */
+    void clear_their_bell();
     std::byte* buffer(std::uint32_t seg) const;
     sm::RndvWord& rndv(std::uint32_t op) const;
 
@@ -87,13 +89,16 @@ class RawPeer {
 
   private:
     void read_socket();
+    /** The library watches the ring by its bell, or sleeps. */
+    void ring_bell();
 
     ucs::UniqueFd socket_;
     bool is_ended_ = false;
     bool was_left_ = false;
     ucs::Mapping ring_, pool_;
     std::uint64_t position_ = 0;
-    ucs::Mapping their_ring_, their_pool_;
+    ucs::Mapping their_ring_, their_pool_, their_bell_;
+    std::uint32_t bell_bit_ = 0;
     sm::RingGeometry their_geometry_;
     std::uint64_t their_position_ = 0;
     std::uint64_t returned_ = 0;

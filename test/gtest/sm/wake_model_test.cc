@@ -3,7 +3,7 @@
 // The bell, and the counters of a copy that both sides share, in every order of their atomic
 // operations that a machine with store buffers allows.
 
-#include "sm/ring_model.hpp"
+#include "sm/sleeper_model.hpp"
 #include "uct/sm/transfer.hpp"
 
 namespace tagwire::test {
@@ -120,90 +120,6 @@ TEST(WakeModel, a_late_sender_does_not_take_the_watch_away) {
     EXPECT_TRUE(fails_with("the watch was taken away", sleep_then_watch<true>));
 }
 
-/** An interface with two rings as SmIface runs them: hot rings are polled, idle ones turn cold, by
- * bell or until the next message, and when all is quiet it arms the bell and waits for its event
- * fd. A ring by bell that was rung is a guest: polled until it is empty. */
-template <class Fences>
-struct Sleeper {
-    static constexpr std::size_t kRings = 2;
-    Model<Fences> rings[kRings] = {Model<Fences>(0), Model<Fences>(std::uint64_t{0} - 2)};
-    sm::Bell<DetAtomic> bell{};
-    DetEvent event;
-    bool is_hot[kRings] = {true, true};
-    bool is_by_bell[kRings] = {false, false};
-    std::int64_t received[kRings] = {0, 0};
-
-    void send(std::uint32_t ring, std::uint64_t value, DetRun& run) {
-        rings[ring].send(value, run);
-        // Bits in different words, so that both levels of the bell are used.
-        if (rings[ring].sender.must_ring() && sm::ring_bell(bell, ring * 64 + ring))
-            event.signal();
-    }
-
-    bool poll(DetRun& run) {
-        sm::collect_bell(bell, [&](std::uint32_t bit) {
-            const std::uint32_t ring = bit / 64;
-            run.check(ring < kRings && bit == ring * 64 + ring, "the bit is one that was rung");
-            if (!is_by_bell[ring])
-                rings[ring].receiver.wake();
-            is_hot[ring] = true;
-        });
-        bool moved = false;
-        for (std::size_t i = 0; i < kRings; ++i) {
-            if (!is_hot[i])
-                continue;
-            const std::int64_t got = rings[i].poll(run);
-            run.check(got == -1 || got == received[i], "messages come in order");
-            received[i] += got != -1 ? 1 : 0;
-            moved |= got != -1;
-        }
-        let_guests_go(run);
-        return moved;
-    }
-
-    void let_guests_go(DetRun& run) {
-        for (std::size_t i = 0; i < kRings; ++i) {
-            if (!is_hot[i] || !is_by_bell[i])
-                continue;
-            if (run.random(4) == 0 || rings[i].receiver.peek().word != 0) {
-                rings[i].receiver.wake();
-                is_by_bell[i] = false;
-            } else {
-                is_hot[i] = false;
-            }
-        }
-    }
-
-    void cool(DetRun& run) {
-        for (std::size_t i = 0; i < kRings; ++i) {
-            const auto how = run.random(2) == 0 ? sm::kUntilNext : sm::kByBell;
-            if (!is_hot[i] || !rings[i].receiver.try_sleep(how))
-                continue;
-            is_hot[i] = false;
-            is_by_bell[i] = how == sm::kByBell;
-        }
-    }
-
-    void arm_and_wait() {
-        for (std::size_t i = 0; i < kRings; ++i)
-            if (is_hot[i])
-                rings[i].receiver.announce_sleep();
-        bool ready = !sm::arm_bell(bell);
-        Fences{}.before_recheck();
-        for (std::size_t i = 0; i < kRings; ++i)
-            ready |= is_hot[i] && rings[i].receiver.peek().word != 0;
-        if (ready) {
-            for (std::size_t i = 0; i < kRings; ++i)
-                if (is_hot[i])
-                    rings[i].receiver.wake();
-            bell.armed.store(0, std::memory_order_relaxed);
-            return;
-        }
-        is_hot[0] = is_hot[1] = false;
-        event.wait();
-    }
-};
-
 template <class Fences>
 void two_senders_to_a_sleeper(DetRun& run) {
     constexpr std::int64_t kMessages = 3;
@@ -218,7 +134,17 @@ void two_senders_to_a_sleeper(DetRun& run) {
         while (sleeper.received[0] < kMessages || sleeper.received[1] < kMessages) {
             if (sleeper.poll(run))
                 continue;
-            run.random(2) == 0 ? sleeper.cool(run) : sleeper.arm_and_wait();
+            switch (run.random(3)) {
+                case 0:
+                    sleeper.cool(run);
+                    break;
+                case 1:
+                    sleeper.arm_and_wait();
+                    break;
+                default:
+                    sleeper.nap();
+                    break;
+            }
         }
     });
     run.run();

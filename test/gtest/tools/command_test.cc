@@ -170,6 +170,7 @@ TEST(TagwireInfo, json_has_devices_config_and_build) {
             EXPECT_TRUE(option.contains(key)) << key;
         EXPECT_FALSE(option["doc"].get<std::string>().empty()) << option["name"];
     }
+    EXPECT_TRUE(info["progress"].contains("mode"));
     ASSERT_FALSE(info["devices"].empty());
     const json& md = info["devices"][0]["memory_domains"][0];
     ASSERT_FALSE(md["transports"].empty());
@@ -181,6 +182,20 @@ TEST(TagwireInfo, text_shows_transports_and_options) {
     EXPECT_NE(tagwire({"info", "devices"}).out.find("transport sm"), std::string::npos);
     EXPECT_NE(tagwire({"info", "config"}).out.find("TAGWIRE_LOG_LEVEL="), std::string::npos);
     EXPECT_NE(tagwire({"info", "build"}).out.find("compiler"), std::string::npos);
+}
+
+TEST(TagwireInfo, progress_tells_the_mode_and_the_limits) {
+    const auto told = [](const char* mode) {
+        const Setting setting("TAGWIRE_PROGRESS", mode);
+        return tagwire({"info", "progress"}).out;
+    };
+    const std::string polite = told("polite");
+    for (const char* fact :
+         {"mode                   polite", "scheduler_slice_us", "turn_limit_us", "nap_max_us"})
+        EXPECT_NE(polite.find(fact), std::string::npos) << fact << " in\n" << polite;
+    const std::string spinning = told("spin");
+    EXPECT_NE(spinning.find("mode                   spin"), std::string::npos) << spinning;
+    EXPECT_EQ(spinning.find("turn_limit_us"), std::string::npos) << spinning;
 }
 
 TEST(TagwireDemo, wrong_usage_is_status_2) {

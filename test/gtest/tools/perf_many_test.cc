@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// many_to_one and all_to_all: short runs of jobs that the command starts by itself or is told of.
+// Tests of perf with many processes: short runs of jobs that the command starts by itself or is
+// told of.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -23,6 +24,8 @@ json job_results(std::vector<std::string> arguments) {
         arguments.emplace_back(more);
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
+    EXPECT_EQ(finished.error.find("warning"), std::string::npos)
+        << "they close in order: " << finished.error;
     return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
 }
 
@@ -101,6 +104,37 @@ TEST_P(PerfMany, a_rank_that_is_killed_ends_the_command) {
 
 INSTANTIATE_TEST_SUITE_P(Perf, PerfMany, testing::Values("many_to_one", "all_to_all"),
                          [](const auto& param) { return std::string(param.param); });
+
+class PerfCollective : public testing::TestWithParam<const char*> {};
+
+TEST_P(PerfCollective, any_number_of_ranks_checks_what_comes) {
+    for (const std::size_t ranks : {2U, 3U, 5U, 8U}) {
+        const json results =
+            job_results({GetParam(), "--ranks", std::to_string(ranks), "--size", "8,4k,64k"});
+        ASSERT_EQ(results.size(), 3U);
+        for (const json& result : results) {
+            EXPECT_EQ(result["peers"], ranks - 1);
+            EXPECT_EQ(result["cpus"].size(), ranks);
+            EXPECT_EQ(result["validated"], true);
+            EXPECT_GT(result["latency_ns"]["p50"].get<double>(), 0);
+        }
+    }
+}
+
+TEST_P(PerfCollective, half_a_double_is_refused) {
+    const Finished finished = tagwire({"perf", GetParam(), "--size", "8,12"});
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_NE(finished.error.find("--size 12: "), std::string::npos) << finished.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Perf, PerfCollective, testing::Values("allreduce", "tag_exchange"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST(PerfManyJob, an_exchange_is_between_two_unless_told_otherwise) {
+    const json results = job_results({"tag_exchange"});
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0]["peers"], 1);
+}
 
 TEST(PerfManyJob, ranks_of_a_launcher_meet_and_rank_0_tells) {
     std::string place = std::filesystem::temp_directory_path() / "tagwire-many-XXXXXX";

@@ -325,6 +325,7 @@ TEST_F(Config, known_and_foreign_variables_are_no_mistakes) {
 
 TEST_F(Config, own_tables_are_sound) {
     EXPECT_EQ(config_table_problem(core_option_table()), "");
+    EXPECT_EQ(config_table_problem(progress_option_table()), "");
     EXPECT_EQ(config_table_problem(kTable), "");
 }
 

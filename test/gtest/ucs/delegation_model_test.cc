@@ -3,8 +3,10 @@
 // take their steps, with a model of weak memory: one thread is inside at a time, and each job is
 // done once, by then or before the lock is free, in the order of its thread. Jobs and calls may end
 // operations, whose callbacks call in again: each is told once, outside of all jobs and callbacks.
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "common/det_atomic.hpp"
 #include "common/det_scheduler.hpp"
@@ -261,6 +263,90 @@ TEST(DelegationModel, ends_that_jobs_bring_about_are_told_once_outside_of_them) 
 
 TEST(DelegationModel, an_end_that_was_told_at_once_would_leave_the_lock_in_a_job) {
     EXPECT_TRUE(fails_with("no callback runs in a job", progress_and_two_who_call<true>));
+}
+
+// ---- Threads that take it again at once
+
+/// As DelegationRight. It notes how often a thread that waits has looked in vain. A pause is longer
+/// than a store takes to become visible.
+struct CountingEnv : DelegationRight {
+    static void pause(unsigned spins) {
+        most_looks = std::max(most_looks, spins);
+        DetFences::store_load();
+        DetFences::pause();
+    }
+    static inline unsigned most_looks = 0;  // of one wait
+};
+using CountingLock = ucs::DelegationLock<CountingEnv>;
+
+constexpr unsigned kLooksMax = 24;
+
+/// Between two times that a thread has the lock: as behind a call that waits or progresses, as
+/// around a callback, and the flaw.
+enum class Again { kGivesWay, kBehindOthers, kAtOnce };
+
+/// Has the lock again and again until the other threads have had it.
+template <Again kAgain>
+void take_again_and_again(CountingLock& lock, DetPlain<std::uint64_t>& inside,
+                          const DetAtomic<std::uint64_t>& waiting, DetRun& run) {
+    const auto carry_out = [&](const DetPlain<std::uint64_t>& job) { inside = inside + job; };
+    while (waiting.load() > 0) {
+        kAgain == Again::kBehindOthers ? lock.lock_behind_others() : lock.lock();
+        inside = inside + 1;
+        lock.unlock(carry_out);
+        if (kAgain == Again::kGivesWay)
+            lock.give_way();
+        run.check(CountingEnv::most_looks <= kLooksMax, "a thread is kept out");
+    }
+}
+
+/// One that waits again at once, and others that want the lock once: for longer, for a moment, or
+/// to have a call carried out.
+template <Again kAgain>
+void one_keeps_taking_it(DetRun& run) {
+    CountingEnv::most_looks = 0;
+    CountingLock lock(true);
+    DetPlain<std::uint64_t> inside{0};
+    const std::uint64_t wish = run.random(3);
+    DetAtomic<std::uint64_t> waiting{1 + run.random(2)};
+    run.spawn([&] { take_again_and_again<kAgain>(lock, inside, waiting, run); });
+    for (std::uint64_t left = waiting.load(); left > 0; --left) {
+        run.spawn([&] {
+            const auto carry_out = [&](const DetPlain<std::uint64_t>&) {};
+            const auto fill = [](DetPlain<std::uint64_t>& job) { job = 1; };
+            if (wish == 0) {
+                lock.lock();
+                inside = inside + 1;
+                lock.unlock(carry_out);
+            } else if (wish == 1) {
+                lock.lock_briefly();
+                inside = inside + 1;
+                lock.unlock_briefly();
+            } else if (lock.lock_briefly_or_delegate(fill) == ucs::Delegated::kNo) {
+                inside = inside + 1;
+                lock.unlock_briefly();
+            }
+            waiting.fetch_sub(1);
+        });
+    }
+    run.run();
+}
+
+TEST(DelegationModel, a_thread_that_waits_again_at_once_keeps_nobody_out) {
+    const DetOptions options{.schedules = schedules(5000), .steps_max = 200'000};
+    EXPECT_TRUE(always_passes(options, one_keeps_taking_it<Again::kGivesWay>));
+}
+
+TEST(DelegationModel, a_thread_whose_callbacks_follow_each_other_keeps_nobody_out) {
+    const DetOptions options{.schedules = schedules(5000), .steps_max = 200'000};
+    EXPECT_TRUE(always_passes(options, one_keeps_taking_it<Again::kBehindOthers>));
+}
+
+TEST(DelegationModel, a_thread_that_gave_nobody_way_would_keep_others_out) {
+    const DetResult result =
+        det_explore({.schedules = 5000, .steps_max = 200'000}, one_keeps_taking_it<Again::kAtOnce>);
+    EXPECT_TRUE(result.failed) << "no schedule failed";
+    EXPECT_NE(result.message.find("kept out"), std::string::npos) << result.message;
 }
 
 }  // namespace

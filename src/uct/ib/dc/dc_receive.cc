@@ -13,7 +13,7 @@ namespace tagwire::dc {
 using ib::MessageKind;
 
 void DcIface::receive(const ib::Completion* completions, unsigned count) {
-    in_progress = true;
+    guard.enter();
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const ib::Completion& completion = completions[i];
@@ -25,7 +25,7 @@ void DcIface::receive(const ib::Completion* completions, unsigned count) {
             tag_event(completion);
     }
     end_receiving();
-    in_progress = false;
+    guard.leave();
 }
 
 void DcIface::deliver(const ib::Completion& completion) {

@@ -14,7 +14,7 @@ using ib::Completion;
 using ib::MessageKind;
 
 void RcIface::receive(const Completion* completions, unsigned count) {
-    in_progress = true;
+    guard.enter();
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const Completion& completion = completions[i];
@@ -27,7 +27,7 @@ void RcIface::receive(const Completion* completions, unsigned count) {
             deliver(completion);
     }
     end_receiving();
-    in_progress = false;
+    guard.leave();
 }
 
 // An active message on the queue pair where it belongs.

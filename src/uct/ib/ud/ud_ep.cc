@@ -80,7 +80,9 @@ void UdEp::destroy() {
     if (failure_ == UCS_OK)
         failure_ = UCS_ERR_CANCELED;
     own.node_->close(*this);
+    own.guard_.enter();
     own.waiters_.end_all(waiters_, failure_);
+    own.guard_.leave();
     own.destroyed_.push_back(this);
 }
 

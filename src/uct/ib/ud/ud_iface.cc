@@ -8,6 +8,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
+#include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
 #include "uct/ib/ud/ud.hpp"
 #include "uct/ops.hpp"
@@ -148,8 +149,11 @@ void UdIface::farewell() {
     while (!is_broken_ && ucs::clock_now_ns() < end) {
         const unsigned arrived = poll_receives();
         poll_sends();
-        if (arrived == 0 && acked_ + unsignaled_ == posted_)
+        if (arrived > 0)
+            continue;
+        if (acked_ + unsignaled_ == posted_)
             break;
+        ucs::step_aside();
     }
 }
 

@@ -20,6 +20,7 @@
 #include "uct/ib/ud/ud_ep.hpp"
 #include "uct/ib/ud/ud_options.hpp"
 #include "uct/ib/ud/ud_queue_pair.hpp"
+#include "uct/progress_guard.hpp"
 
 namespace tagwire::ud {
 
@@ -117,7 +118,7 @@ class UdIface : public UdQueuePair {
     std::size_t datagram_bytes_ = 0;        // the longest, header included
     ucs::ReserveVector<std::byte> joined_;  // a message that came in several, aligned
     unsigned calls_ = 0;
-    bool in_progress_ = false;
+    uct::ProgressGuard guard_;
     bool has_work_ = false;
     bool is_broken_ = false;  // the queue pair
     PeerTable peers_;

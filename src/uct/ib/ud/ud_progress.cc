@@ -20,9 +20,8 @@ constexpr std::size_t kDispatchMax = 32;
 }  // namespace
 
 unsigned UdIface::progress() {
-    if (in_progress_) [[unlikely]]
-        return 0;  // a handler that calls it would see its own connection change
-    in_progress_ = true;
+    if (!guard_.try_enter()) [[unlikely]]
+        return 0;
     unsigned moved = poll_receives() + poll_sends();
     if (node_->has_waiting()) [[unlikely]]
         node_->resume(ucs::clock_now_ns());
@@ -32,7 +31,10 @@ unsigned UdIface::progress() {
         look();
     if (!destroyed_.empty()) [[unlikely]]
         reap();
-    in_progress_ = false;
+    guard_.leave();
+    count_moved(moved);
+    if (moved == 0)
+        worker().found_nothing(*this, 1);
     return moved;
 }
 
@@ -266,7 +268,7 @@ void UdIface::take_event(const ib::AsyncEvent& event) {
 // ---- Events
 
 ucs_status_t UdIface::event_arm(unsigned) {
-    if (in_progress_ || !advanced_.empty() || !failing_.empty() || !destroyed_.empty())
+    if (guard_.is_inside() || !advanced_.empty() || !failing_.empty() || !destroyed_.empty())
         return UCS_ERR_BUSY;
     for (const ib::AsyncEvent& event : take_async_events())
         take_event(event);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Polite progress of a worker: UCT says when (tagwire_uct_worker_set_away_handler()), and the
+// thread gives its processor away where it has no lock: behind a call of progress that has found
+// nothing, the same one if threads share the worker, else the next one. The next call may come
+// late, behind a computation of the program, and find what the wish was for.
+//
+// Threads: with the worker's lock, but for go_away().
+#pragma once
+
+#include <uct/api/tagwire_uct.h>
+#include <uct/api/uct.h>
+
+#include <cstdint>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/worker/waiters.hpp"
+
+namespace tagwire::proto {
+
+class Waiting;
+class WorkerCore;
+
+class Politeness {
+  public:
+    enum class Away : std::uint8_t { kNo, kYield, kNap };
+    struct Leave {
+        Away how = Away::kNo;
+        bool is_own = false;        // a yield by choose(), which has counted it
+        std::uint64_t took_ns = 0;  // ... and counts its time the next time
+        tagwire_uct_nap_t nap;      // kNap: what it sleeps on
+        /// ... among it, what other threads wake it by.
+        const WakeEvent* event = nullptr;
+    };
+
+    Politeness(WorkerCore& owner, Waiting& waiting) : worker_(owner), waiting_(waiting) {}
+    Politeness(const Politeness&) = delete;
+    Politeness& operator=(const Politeness&) = delete;
+
+    /// `uct` is the worker's, and has no interfaces yet.
+    void begin(uct_worker_h uct, const tw_worker_params_t& params);
+    /// If it is wanted: how the thread gives its processor away once it has released the lock.
+    /// `found`: by this call of progress.
+    void take(unsigned found, Leave* leave) { take(found, take_wish(), leave); }
+    /// The same of a wish that was taken before that call.
+    void take(unsigned found, Away wish, Leave* leave);
+    Away take_wish();
+    /// The same for a thread that gives it away whatever its peers do, again and again.
+    void choose(Leave* leave);
+    /// Without the lock: yields, or sleeps on what was armed. Takes the lock behind that, but for a
+    /// yield that choose() has counted.
+    void go_away(Leave& leave, std::uint64_t nap_ns_max = UINT64_MAX);
+    /// For a worker without a lock, or that nobody else has.
+    void go_away_if_wanted();
+    /// The processor was given away; times of clock_now_ns().
+    void note(Away how, std::uint64_t begin, std::uint64_t end);
+
+  private:
+    [[nodiscard]] bool arm_nap(Leave* leave);
+
+    WorkerCore& worker_;
+    Waiting& waiting_;
+    uct_worker_h uct_ = nullptr;
+    NapWord word_;
+    tw_away_cb_t told_ = nullptr;  // in place of going away
+    void* told_arg_ = nullptr;
+    std::uint64_t ends_of_contexts_ = 0;  // at the last wish to give the processor away
+};
+
+}  // namespace tagwire::proto
