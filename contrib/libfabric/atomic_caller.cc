@@ -113,7 +113,7 @@ ssize_t AtomicCaller::begin(const AtomicCall& call) {
     const bool is_fenced = (call.flags & FI_FENCE) != 0;
     const bool waits = is_fenced && (is_pending(ep) || Ep::peer_of(ep).waiting != 0);
     if (waits || Ep::peer_of(ep).atomics >= kAtomicsOfPeerMax ||
-        (owner_.tx.cq != nullptr && owner_.tx.cq->is_full()))
+        (owner_.tx.cq != nullptr && owner_.tx.cq->refuses()))
         return owner_.try_again();
     Slot* slot = nullptr;
     if (const int refusal = take(call, checked, ep, &slot); refusal != 0)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cq.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
+#include "away.hpp"
 #include "deadline.hpp"
 #include "ep.hpp"
 #include "info.hpp"
@@ -44,21 +43,21 @@ int control_cq(fid* handle, int command, void* arg) {
     return cq_of(cq).read(buf, count, nullptr);
 }
 
-template <class Entry>
-[[gnu::noinline]] ssize_t read_new_cq(fid_cq* cq, void* buf, std::size_t count) {
-    return cq_of(cq).read_new<Entry>(buf, count);
+template <class Entry, bool kLocked>
+[[gnu::noinline, gnu::hot]] ssize_t read_new_cq(fid_cq* cq, void* buf, std::size_t count) {
+    return cq_of(cq).read_new<Entry, kLocked>(buf, count);
 }
 
 // Each of the three ways is a jump: the short one saves no registers.
 template <class Entry, bool kLocked>
-ssize_t read_cq(fid_cq* handle, void* buf, std::size_t count) {
+[[gnu::hot]] ssize_t read_cq(fid_cq* handle, void* buf, std::size_t count) {
     Cq& cq = cq_of(handle);
     if ((kLocked && has_threads()) || !cq.is_fast() || count - 1 >= EntryQueue::kLentMax)
         [[unlikely]]
         return read_cq_slowly(handle, buf, count);
     if (cq.has_one()) [[likely]]
         return cq.read_one<Entry>(buf);
-    return cq.is_empty() ? read_new_cq<Entry>(handle, buf, count)
+    return cq.is_empty() ? read_new_cq<Entry, kLocked>(handle, buf, count)
                          : read_cq_slowly(handle, buf, count);
 }
 
@@ -93,6 +92,8 @@ const char* strerror_cq(fid_cq*, int prov_errno, const void*, char* buf, std::si
 }
 
 constexpr std::size_t kSizeDefault = 1024;
+/// Enough for a thread that reads to get the lock between calls of others.
+constexpr unsigned kRefusalsMax = 64;
 
 fi_ops cq_fid_ops = {sizeof(fi_ops), close_cq, kAbsent, control_cq, kAbsent, kAbsent, kAbsent};
 template <class Entry, bool kLocked>
@@ -225,6 +226,13 @@ void Cq::lose() {
     mark_changed();
 }
 
+bool Cq::refuses_once_more() {
+    if (++refusals_ <= kRefusalsMax)
+        return true;
+    refusals_ = 0;
+    return false;
+}
+
 void Cq::push_error(fi_cq_err_entry error) {
     entries_.end_loan();
     if (error.prov_errno == TW_OK)
@@ -287,13 +295,41 @@ template <class Entry>
     return 1;
 }
 
-/// Entries that are pushed meanwhile go straight to the program.
-template <class Entry>
+/// Entries that are pushed meanwhile go straight to the program. Most calls find nothing, and touch
+/// as few cache lines and pages as they can: where ranks are more than processors, each finds them
+/// gone.
+template <class Entry, bool kLocked>
 [[gnu::always_inline]] inline ssize_t Cq::read_new(void* buf, std::size_t count) {
     entries_.lend<Entry>(buf, count);
     tw_worker_progress(only_worker_);
+    if (!entries_.is_lent()) [[unlikely]]
+        return end_read_new<kLocked>(buf, count, entries_.take_back<Entry>(buf));
     const std::size_t taken = entries_.take_back<Entry>(buf);
-    return taken > 0 ? static_cast<ssize_t>(taken) : nothing_read();
+    if (taken > 0)
+        return static_cast<ssize_t>(taken);
+    if constexpr (kLocked)
+        return end_read_new<kLocked>(buf, count, taken);
+    return -FI_EAGAIN;  // a mark would have ended the loan
+}
+
+/// Workers of a domain that is never locked go away in progress.
+template <bool kLocked>
+[[gnu::noinline]] ssize_t Cq::end_read_new(void* buf, std::size_t count, std::size_t taken) {
+    if (taken > 0)
+        return static_cast<ssize_t>(taken);
+    return kLocked && eps_.front()->away ? go_away_and_read(buf, count) : nothing_read();
+}
+
+ssize_t Cq::go_away_and_read(void* buf, std::size_t count) {
+    Away away(domain);
+    {
+        const Guard guard(domain);
+        if (is_idle())
+            away.take(eps_);
+    }
+    away.go();
+    const Guard guard(domain);
+    return read_locked(buf, count, nullptr);
 }
 
 ssize_t Cq::nothing_read() const {
@@ -305,13 +341,21 @@ ssize_t Cq::nothing_read() const {
 ssize_t Cq::read(void* buf, std::size_t count, fi_addr_t* sources) {
     ssize_t taken = 0;
     bool is_one_of_many = false;
+    Away away(domain);
     {
         const Guard guard(domain);
         taken = read_locked(buf, count, sources);
-        is_one_of_many = taken == -FI_EAGAIN && domain.polls_beside_others();
+        if (taken == -FI_EAGAIN) {
+            is_one_of_many = domain.polls_beside_others();
+            away.take(eps_);
+        }
+    }
+    if (away.go()) {
+        const Guard guard(domain);
+        return read_locked(buf, count, sources);
     }
     if (is_one_of_many)
-        sched_yield();
+        tw_yield();
     return taken;
 }
 
@@ -322,6 +366,7 @@ ssize_t Cq::read_locked(void* buf, std::size_t count, fi_addr_t* sources) {
         count = std::min(count, next_mark() - passed_);
     const std::size_t taken = entries_.take(buf, count, sources);
     passed_ += has_marks_ ? taken : 0;
+    refusals_ = 0;
     return taken > 0 ? static_cast<ssize_t>(taken) : nothing_read();
 }
 

@@ -7,6 +7,9 @@
 // 2. It does not overrun: sends answer -FI_EAGAIN once `size` entries wait, and the queue grows for
 //    what was posted before. Where there is no memory for that, entries are lost, and one error
 //    (FI_EOVERRUN) says how many (`data`).
+// 3. A full queue does not refuse for ever: a call that is repeated without a read between is taken
+//    in the end. Open MPI 4.1 handles an entry of a synchronous message by a send, and reads no
+//    queue before that is taken where it has threads.
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -46,6 +49,8 @@ class Cq : public fid_cq {
         entries_.set_slow(EntryQueue::kBacklogs, backlogs_ != 0);
     }
     bool is_full() const { return entries_.waiting_bytes() >= full_bytes_; }
+    /// A call that ends with an entry is not taken now.
+    bool refuses() { return is_full() && refuses_once_more(); }
     /// `source` answers the source of the entry, if that is kept.
     template <class Source>
     void push(const fi_cq_tagged_entry& entry, Source source) {
@@ -75,7 +80,7 @@ class Cq : public fid_cq {
     /// queue's format.
     template <class Entry>
     ssize_t read_one(void* buf);
-    template <class Entry>
+    template <class Entry, bool kLocked>
     ssize_t read_new(void* buf, std::size_t count);
     bool is_fast() const { return entries_.is_fast(); }
     bool has_one() const { return entries_.waiting_bytes() == entries_.entry_bytes(); }
@@ -98,6 +103,7 @@ class Cq : public fid_cq {
 
     /// The entry that there is no memory for.
     void lose();
+    bool refuses_once_more();
     void mark_changed();
     void endpoints_changed();
     std::size_t next_mark() const;
@@ -108,8 +114,12 @@ class Cq : public fid_cq {
     fi_cq_err_entry next_error() const;
     void progress();
     ssize_t nothing_read() const;
+    template <bool kLocked>
+    ssize_t end_read_new(void* buf, std::size_t count, std::size_t taken);
+    [[gnu::noinline]] ssize_t go_away_and_read(void* buf, std::size_t count);
     ssize_t read_locked(void* buf, std::size_t count, fi_addr_t* sources);
 
+    tw_worker_h only_worker_ = nullptr;  ///< The worker of the only endpoint, if there is one.
     EntryQueue entries_;
     std::size_t full_bytes_;  ///< Entries of that length, with the errors, are `size`.
     const std::size_t size_;
@@ -121,7 +131,8 @@ class Cq : public fid_cq {
     std::size_t lost_ = 0;     ///< Entries, since that was last told.
     std::size_t lost_at_ = 0;  ///< Position at which that is told; only with lost_.
 
-    tw_worker_h only_worker_ = nullptr;  ///< The worker of the only endpoint, if there is one.
+    unsigned refusals_ = 0;  ///< Calls since the last read, or since one was taken.
+
     std::vector<Ep*> eps_;
     int backlogs_ = 0;
     bool is_signaled_ = false;

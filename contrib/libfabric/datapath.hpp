@@ -71,7 +71,7 @@ template <bool kTagged>
         return error;
     if (operation == nullptr) [[unlikely]]
         return -FI_ENOMEM;
-    if (tx.cq != nullptr && tx.cq->is_full()) [[unlikely]]
+    if (tx.cq != nullptr && tx.cq->refuses()) [[unlikely]]
         return try_again();
     // One-sided operations that have not begun, and atomics without a reply, must not be passed.
     const bool is_fenced = (what.flags & FI_FENCE) != 0;

@@ -4,6 +4,7 @@
 
 #include "atomic.hpp"
 #include "av.hpp"
+#include "away.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "ep.hpp"
@@ -115,6 +116,16 @@ bool Domain::progress() {
     for (Ep* ep : eps)
         count |= ep->progress();
     return count != 0;
+}
+
+void Domain::progress_politely() {
+    Away away(*this);
+    {
+        const Guard guard(*this);
+        if (!progress())
+            away.take(eps);
+    }
+    away.go();
 }
 
 void Domain::drop_reports() {

@@ -94,6 +94,8 @@ class EntryQueue {
         lent_ = next_ = static_cast<std::byte*>(to);
         end_ = next_ + count * sizeof(Entry);
     }
+    /// Since lend(), and no reason has come that entries cannot go the fast way.
+    bool is_lent() const { return lent_ != nullptr; }
     /// The number of entries that went there.
     template <class Entry>
     [[gnu::always_inline]] std::size_t take_back(void* lent) {
@@ -109,7 +111,6 @@ class EntryQueue {
   private:
     static constexpr std::size_t kTouchedMin = 64;  // entries
 
-    bool is_lent() const { return lent_ != nullptr; }
     bool make_room();
     void use(std::size_t entries);
     bool double_memory();

@@ -80,7 +80,9 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
                                            .peer_event = on_peer_event,
                                            .peer_event_arg = ep.get(),
                                            .rma_event = on_remote_put,
-                                           .rma_event_arg = ep.get()};
+                                           .rma_event_arg = ep.get(),
+                                           .away = domain.is_locked ? on_away : nullptr,
+                                           .away_arg = ep.get()};
         tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
         if (status == TW_OK)
             status = ep->key_service.listen();
@@ -282,10 +284,8 @@ void Ep::close() {
     const Deadline deadline(settings().linger_ms);
     std::size_t left = 0;
     // One-sided operations that have not begun, or have to tell the peer something.
-    while (!is_settled() && !deadline.is_over()) {
-        const Guard guard(domain);
-        domain.progress();
-    }
+    while (!is_settled() && !deadline.is_over())
+        domain.progress_politely();
     {
         const Guard guard(domain);
         is_left_ = true;
@@ -297,8 +297,8 @@ void Ep::close() {
     }
     // Peers in this process may have nobody else who lets them answer.
     while (left > 0 && !deadline.is_over()) {
+        domain.progress_politely();
         const Guard guard(domain);
-        domain.progress();
         left = known_.size();
     }
     if (left > 0)
@@ -357,6 +357,14 @@ void Ep::push_remote_data(std::uint64_t data, std::size_t length, tw_ep_h from,
         return;
     rx.cq->push({nullptr, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, length, nullptr, data, 0},
                 [&] { return source_of(from, worker_id); });
+}
+
+/// Not while another endpoint of the domain is busy: the program may poll them in one loop.
+void Ep::on_away(void* arg, tw_away_t how) {
+    Ep& self = *static_cast<Ep*>(arg);
+    const Ep* moved = std::exchange(self.domain.moved, nullptr);
+    if (moved == nullptr || moved == &self)
+        self.away = how;
 }
 
 void Ep::on_remote_put(void* arg, const tw_completion_t* done) {

@@ -151,7 +151,10 @@ class Ep : public fid_ep {
     void close();
     /// 0: nothing happened.
     unsigned progress() {
+        away.reset();
         const unsigned count = tw_worker_progress(worker);
+        if (count != 0)
+            domain.moved = this;
         return has_backlog_ ? count | clear_backlog() : count;
     }
     /// Letters or one-sided operations wait for resources, or do no more.
@@ -244,6 +247,8 @@ class Ep : public fid_ep {
     bool is_enabled = false;
     /// Something is to be done in progress that no event tells of: nobody falls asleep meanwhile.
     bool is_restless = false;
+    /// The worker would give the processor away: nothing has come, and a peer does not run.
+    std::optional<tw_away_t> away;
     CallTables tables{};  ///< Its own: calls that its capabilities do not have are refused.
 
   private:
@@ -281,6 +286,7 @@ class Ep : public fid_ep {
     fi_addr_t source_of(tw_ep_h from, std::uint64_t worker_id) const;
     static void on_failed(void* arg, tw_ep_h ep, tw_status_t status);
     static void on_remote_put(void* arg, const tw_completion_t* done);
+    static void on_away(void* arg, tw_away_t how);
     static void on_peer_event(void* arg, std::uint64_t worker_id, tw_peer_event_t event,
                               tw_status_t status);
     void drop_lost_peers();

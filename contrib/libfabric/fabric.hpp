@@ -53,6 +53,8 @@ class Domain : public fid_domain {
 
     /// Progresses all endpoints. The lock is held. False: nothing happened.
     bool progress();
+    /// The same, without the lock, in a loop that waits for peers.
+    void progress_politely();
     /// Takes completions that have no callback from the workers. The lock is held.
     void drop_reports();
     bool needs_lock() const { return is_locked && has_threads(); }
@@ -74,6 +76,7 @@ class Domain : public fid_domain {
     Regions regions;
     std::vector<Cntr*> region_cntrs;  ///< Counters of regions, each once.
     std::atomic<int> children = 0;
+    const Ep* moved = nullptr;   ///< The endpoint whose progress has found something last.
     bool is_progressed = false;  ///< By the program, since auto_progress has looked.
     std::unique_ptr<AutoProgress> auto_progress;  ///< Where the program has asked for it.
 

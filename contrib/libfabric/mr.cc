@@ -38,8 +38,7 @@ bool is_revoking(Domain& domain, std::uint64_t key) {
 void await_revocation(Domain& domain, std::uint64_t key) {
     const Deadline deadline(settings().linger_ms);
     while (is_revoking(domain, key)) {
-        const Guard guard(domain);
-        domain.progress();
+        domain.progress_politely();
         if (!deadline.is_over())
             continue;
         FI_INFO(&provider, FI_LOG_MR, "peers may not know yet that key %llu has ended\n",

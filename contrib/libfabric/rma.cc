@@ -141,7 +141,7 @@ ssize_t Rma::transfer(const Transfer& what) {
     RmaOperation* const operation = next();
     if (operation == nullptr)
         return -FI_ENOMEM;
-    if (owner_.tx.cq != nullptr && owner_.tx.cq->is_full())
+    if (owner_.tx.cq != nullptr && owner_.tx.cq->refuses())
         return owner_.try_again();
     fill(*operation, what, kIsRead);
     operation->peer = &Ep::peer_of(ep);

@@ -2,7 +2,6 @@
 #include "sleeper.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -151,7 +150,7 @@ bool Sleep::fall_asleep() {
 
 void Sleep::wait(int timeout_ms) const {
     if (!is_asleep_) {
-        sched_yield();
+        tw_yield();
         return;
     }
     pollfd readable[] = {{sleeper_.workers_fd_, POLLIN, 0}, {sleeper_.inner_, POLLIN, 0}};

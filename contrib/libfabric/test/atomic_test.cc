@@ -317,6 +317,16 @@ TEST_F(FiAtomic, operations_with_a_fence_begin_behind_atomics) {
     EXPECT_EQ(memory[0], 4U);
 }
 
+TEST_F(FiAtomic, one_that_is_repeated_is_taken_though_nobody_reads) {
+    open_with({.cq_size = 4});
+    std::array<std::uint64_t, 1> memory = {};
+    add_region(memory);
+    const std::uint64_t one = 1;
+    expect_taken_without_reading([&] {
+        return fi_atomic(a.ep.get(), &one, 1, nullptr, to_b, 0, kKey, FI_UINT64, FI_SUM, nullptr);
+    });
+}
+
 TEST_F(FiAtomic, counters_of_either_side_count) {
     open_with({.caps = FI_MSG | FI_RMA_EVENT, .is_inserted = false});
     Owner<fid_cntr> counters[4];

@@ -55,6 +55,13 @@ TEST_F(FiObjects, a_full_queue_makes_sends_wait_and_loses_nothing) {
     EXPECT_TRUE(is_empty(b.rx));
 }
 
+/// Open MPI's threads handle an entry, send, and read no other meanwhile.
+TEST_F(FiObjects, a_send_that_is_repeated_is_taken_though_nobody_reads) {
+    open({.cq_size = 4});
+    expect_taken_without_reading(
+        [&] { return fi_tsend(a.ep.get(), "text", 4, nullptr, to_b, 1, nullptr); });
+}
+
 /// With entries before, between and behind errors, however few are read at a time.
 TEST_F(FiObjects, errors_keep_their_place_among_the_entries) {
     for (const fi_cq_format format :

@@ -221,6 +221,24 @@ void Pair::retry(const std::function<ssize_t()>& call) {
     ASSERT_EQ(status, 0) << fi_strerror(static_cast<int>(-status));
 }
 
+void Pair::expect_taken_without_reading(const std::function<ssize_t()>& call) {
+    constexpr int kCallsMax = 10000;
+    int taken = 0;
+    for (const ssize_t awaited : {ssize_t{-FI_EAGAIN}, ssize_t{0}}) {
+        ssize_t status = 1;
+        for (int i = 0; i < kCallsMax && status != awaited; ++i) {
+            fi_cq_read(b.rx.get(), nullptr, 0);
+            status = call();
+            ASSERT_TRUE(status == 0 || status == -FI_EAGAIN) << status;
+            taken += status == 0 ? 1 : 0;
+        }
+        ASSERT_EQ(status, awaited);
+    }
+    for (int i = 0; i < taken; ++i)
+        next(a.tx);
+    EXPECT_TRUE(is_empty(a.tx));
+}
+
 void Pair::tsend(const Text& text, std::uint64_t tag, void* context) {
     const Text& kept = texts.emplace_back(text);
     retry([&] {

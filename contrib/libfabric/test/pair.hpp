@@ -107,6 +107,9 @@ class Pair : public testing::Test {
     fi_cq_err_entry next_error(const Owner<fid_cq>& cq);
     bool is_empty(const Owner<fid_cq>& cq);
     void retry(const std::function<ssize_t()>& call);
+    /// Repeats a call that ends with an entry until the queue of a's sends is full, then until it
+    /// is taken again, without reading that queue; then reads the entries.
+    void expect_taken_without_reading(const std::function<ssize_t()>& call);
 
     void tsend(const Text& text, std::uint64_t tag, void* context = nullptr);
     void tsendmsg(const Text& text, std::uint64_t tag, std::uint64_t flags,

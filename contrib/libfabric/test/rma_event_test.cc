@@ -146,6 +146,20 @@ TEST_F(FiRmaEvent, waiting_for_the_counter_of_a_region_progresses_its_endpoints)
     mr.reset();
 }
 
+TEST_F(FiRmaEvent, a_counter_without_a_wait_object_can_be_waited_for) {
+    open_counted(0);
+    fi_cntr_attr attr{};
+    attr.wait_obj = FI_WAIT_NONE;
+    fid_cntr* made = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain.get(), &attr, &made, nullptr), 0);
+    const Owner<fid_cntr> cntr(made);
+    ASSERT_EQ(fi_mr_bind(mr.get(), &made->fid, FI_REMOTE_WRITE), 0);
+    EXPECT_EQ(fi_cntr_wait(made, 1, 1), -FI_ETIMEDOUT);
+    write("x", 0);
+    EXPECT_EQ(fi_cntr_wait(made, 1, 30000), 0);
+    mr.reset();
+}
+
 TEST_F(FiRmaEvent, counters_may_be_bound_to_an_endpoint_that_is_enabled) {
     Wanted wanted;
     wanted.caps |= FI_RMA_EVENT;

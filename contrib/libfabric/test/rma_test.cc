@@ -355,6 +355,14 @@ TEST_F(FiRma, an_endpoint_that_closes_delivers_what_waits_for_its_key) {
     expect_held(text, 0);
 }
 
+TEST_F(FiRma, a_write_that_is_repeated_is_taken_though_nobody_reads) {
+    open_rma({.cq_size = 4});
+    write("first", 0);  // the key is known from now on
+    next(a.tx);
+    expect_taken_without_reading(
+        [&] { return fi_write(a.ep.get(), "text", 4, nullptr, to_b, at(0), key(), nullptr); });
+}
+
 TEST_F(FiRma, threads_write_and_read_through_one_endpoint) {
     Wanted wanted;
     wanted.threading = FI_THREAD_SAFE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that poll in vain give their processor away to those that they wait for. Calls of
-// sched_yield() are counted (libwrites.so).
+// Threads that poll in vain give their processor away to those that they wait for, also where
+// progress is not polite. Calls of sched_yield() and nanosleep() are counted (libwrites.so).
 #include <dlfcn.h>
 
 #include <array>
