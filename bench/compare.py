@@ -5,8 +5,10 @@
 Usage: compare.py --list [--rows REGEX] [--sizes LIST] [--level uct|msg]
        compare.py --bin DIR --out DIR [--rounds N] [--both] [--seconds N] [--merge FILE]...
                   [--rows REGEX] [--sizes LIST] [--level uct|msg] [--no-instructions]
+                  [--no-realtime]
 
-       compare.py --markdown FILE
+       compare.py --markdown FILE...
+       compare.py --page PAGE FILE...
 
 DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and
 OUT/compare.txt. How to read them: docs/reference/perf.md. The installations are `ucx_perftest` from
@@ -16,7 +18,8 @@ TAGWIRE_BENCH_LIBFABRIC. The newest is what tagwire is judged by.
 
 A reading is: floor, ours, floor, each peer's, floor. It counts only when its floors agree within
 10 %, and near and far CPUs are told apart by the floor. Rounds of all rows take turns until each
-row has enough readings that count in one regime (--both: in each).
+row has enough readings that count in one regime (--both: in each). Everything is measured with
+real-time priority where this process may give it.
 """
 import argparse
 import json
@@ -29,9 +32,10 @@ from pathlib import Path
 
 import instructions
 import libfabric_peer
+import realtime
 import rounds
 import ucx_peer
-from compare_markdown import markdown_lines
+from compare_markdown import markdown_lines, page_with
 from compare_report import (SCHEMA, describe, list_lines, names_of, report_lines, to_json,
                             unoptimized)
 from compare_rows import NO_PEER, all_rows
@@ -43,23 +47,25 @@ FLOOR_RUNS = 6
 
 
 class Tagwire:
-    def __init__(self, bin_directory, cpus):
+    def __init__(self, bin_directory, cpus, launcher=()):
         self.command = Path(bin_directory) / "tagwire"
         self.cpus = cpus
+        self.launcher = launcher  # what starts it
 
     def results(self, tests, arguments=(), environment=None):
-        command = [self.command, "perf", *tests, *arguments, "--cpu", self.cpus, "--json", "-"]
+        command = [*self.launcher, self.command, "perf", *tests, *arguments, "--cpu", self.cpus,
+                   "--json", "-"]
         return json.loads(run(command, environment))["results"]
 
     def perf(self, test, arguments=(), environment=None):
         return self.results([test], arguments, environment)[0]
 
     def floor(self):
-        """One-way nanoseconds of a cache line: the lowest variant of several short runs.
+        """One-way nanoseconds of a cache line: of each shape the lowest of several short runs.
 
         On machines that others use, too, one run of milliseconds meets slow ones by chance."""
         runs = self.results(["cacheline"] * FLOOR_RUNS, ["--iters", "2048", "--warmup", "256"])
-        return min(one["latency_ns"]["p50"] for one in runs)
+        return rounds.floor_of((one["op"], one["latency_ns"]["p50"]) for one in runs)
 
     def memcpy(self, size):
         result = self.perf("memcpy", ["--size", str(size), "--iters", "640"])
@@ -129,9 +135,10 @@ def take_reading(row, tagwire, installations):
 class Taker:
     """Takes the readings of all rows, and keeps why a row could not be measured."""
 
-    def __init__(self, tagwire, installations):
+    def __init__(self, tagwire, installations, priority=None):
         self.tagwire = tagwire
         self.installations = installations
+        self.priority = priority
         self.problems = {}
 
     def __call__(self, row):
@@ -175,9 +182,12 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--list", action="store_true",
                         help="print the rows and their targets, and measure nothing")
-    parser.add_argument("--markdown", metavar="FILE",
-                        help="print an earlier compare.json as the tables of "
-                             "docs/reference/perf.md, and measure nothing")
+    parser.add_argument("--markdown", nargs="+", metavar="FILE",
+                        help="print earlier results as the tables of docs/reference/perf.md, those "
+                             "of each processor by themselves, and measure nothing")
+    parser.add_argument("--page", nargs="+", metavar="FILE",
+                        help="put these tables into the page that is the first FILE, where those "
+                             "of other processors stay, and measure nothing")
     parser.add_argument("--bin", help="directory of the built programs")
     parser.add_argument("--out", help="directory for compare.json and compare.txt")
     parser.add_argument("--rounds", type=int, default=ROUNDS,
@@ -194,9 +204,12 @@ def parse_arguments():
                         help="only rows of these sizes: 8,1k or 8:4k")
     parser.add_argument("--level", choices=("uct", "msg"), help="only rows of this level")
     parser.add_argument("--no-instructions", action="store_true", help="do not count instructions")
+    parser.add_argument("--no-realtime", action="store_true",
+                        help="without real-time priority (chrt -f)")
     arguments = parser.parse_args()
-    if not (arguments.list or arguments.markdown or (arguments.bin and arguments.out)):
-        parser.error("--bin and --out are needed, or --list or --markdown")
+    if not (arguments.list or arguments.markdown or arguments.page or
+            (arguments.bin and arguments.out)):
+        parser.error("--bin and --out are needed, or --list, --markdown or --page")
     if arguments.rounds < 0:
         parser.error("--rounds takes a number from 0")
     try:
@@ -241,12 +254,36 @@ def tell_missing_peers(here, rows):
             print(f"compare: {NO_PEER[kind]}", file=sys.stderr)
 
 
-def print_markdown(path):
-    """The results of any machine as tables."""
-    rows = all_rows()
-    earlier, _ = merge(rows, [path], is_shown_alone=True)
-    described = {kind: describe([], known) for kind, known in earlier.items()}
-    print("\n".join(markdown_lines(rows, names_of(described))))
+def by_processor(paths):
+    """{processor: [paths of its results]}"""
+    found = {}
+    for path in paths:
+        document = rounds.read_earlier(path, SCHEMA, "compare", "--markdown")
+        found.setdefault(document["host"]["cpu"], []).append(path)
+    return found
+
+
+def tables_by_processor(paths):
+    """{processor: the lines of its tables}, of the results of any machines."""
+    tables = {}
+    for cpu, its_paths in by_processor(paths).items():
+        rows = all_rows(cpu)
+        earlier, _ = merge(rows, its_paths, is_shown_alone=True)
+        described = {kind: describe([], known) for kind, known in earlier.items()}
+        tables[cpu] = markdown_lines(cpu, rows, names_of(described))
+    return tables
+
+
+def print_markdown(paths):
+    print("\n\n".join("\n".join(lines) for lines in tables_by_processor(paths).values()))
+    return 0
+
+
+def write_page(page, paths):
+    text = Path(page).read_text(encoding="utf-8")
+    for cpu, lines in tables_by_processor(paths).items():
+        text = page_with(text, cpu, lines)
+    Path(page).write_text(text, encoding="utf-8")
     return 0
 
 
@@ -254,6 +291,8 @@ def main():
     arguments = parse_arguments()
     if arguments.markdown:
         return print_markdown(arguments.markdown)
+    if arguments.page:
+        return write_page(arguments.page[0], arguments.page[1:])
     everything = all_rows()
     rows = chosen_rows(everything, arguments)
     if not rows:
@@ -267,7 +306,11 @@ def main():
     allow_descriptors()
     here = {kind: find(cpus) for kind, find in PEERS.items()}
     tell_missing_peers(here, rows)
-    taker = Taker(Tagwire(arguments.bin, cpus), [one for some in here.values() for one in some])
+    priority = realtime.begin(not arguments.no_realtime)
+    installations = [one for some in here.values() for one in some]
+    for one in installations:
+        one.launcher, one.programs = priority.launcher, arguments.bin
+    taker = Taker(Tagwire(arguments.bin, cpus, priority.launcher), installations, priority)
     earlier, merged = merge(everything, arguments.merge)
     progress = rounds.Progress(rows, arguments.rounds)
     rounds.take_turns(rows, arguments, limit, taker, progress)
@@ -285,7 +328,8 @@ def main():
 
 
 def write_results(out, rows, taker, described, counts, notes):
-    text = "\n".join(report_lines(rows, names_of(described), counts, notes)) + "\n"
+    lines = report_lines(rows, names_of(described), counts, notes, taker.priority)
+    text = "\n".join(lines) + "\n"
     out.mkdir(parents=True, exist_ok=True)
     (out / "compare.txt").write_text(text, encoding="utf-8")
     document = to_json(rows, taker, described, counts, notes)

@@ -17,7 +17,6 @@ ends with status 0.
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -221,7 +220,8 @@ def results(jobs, names):
 
 def report_lines(jobs, names, notes):
     others = ", ".join(f"{letter}: {name}" for name, letter in letters(names).items())
-    lines = [f"medians; {others}; ratios are tagwire's figure / the other's", ""]
+    lines = [rounds.host_line(),
+             f"medians; {others}; ratios are tagwire's figure / the other's", ""]
     for regime, rows in results(jobs, names).items():
         if not rows:
             lines += [f"{regime}: no reading counts", ""]
@@ -288,8 +288,7 @@ def main():
     notes += [f"{mode}, {job}: not measured: {why}" for (job, mode), why in taker.problems.items()]
     notes += filter(None, [limit.note(unfinished)])
     document = {"schema": SCHEMA, "skipped": None, "tagwire": taker.tagwire.version(),
-                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
-                         "cores": os.cpu_count()},
+                "host": rounds.host(),
                 "modes": names, "notes": notes, "regimes": results(jobs, names),
                 "jobs": [{"name": job.name, "readings": job.readings} for job in jobs]}
     text = "\n".join(report_lines(jobs, names, notes)) + "\n"

@@ -13,7 +13,6 @@ judged. The UCX is the newest of those in the path and in TAGWIRE_BENCH_UCX.
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -244,15 +243,14 @@ def lines_of(row):
 
 
 def write_results(out, rows, problems, counts, ucx):
-    lines = [f"beside {ucx}"] if ucx else []
+    lines = [rounds.host_line(), *([f"beside {ucx}"] if ucx else [])]
     lines += [line for row in rows if row.name not in problems for line in lines_of(row)]
     lines += [f"{name}: not measured: {problem}" for name, problem in problems.items()]
     if counts:
         lines += ["", *instructions.table(counts)]
     document = {"schema": 1, "device": DEVICE, "ucx": ucx, "problems": problems,
                 "instructions": counts,
-                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
-                         "cores": os.cpu_count()},
+                "host": rounds.host(),
                 "rows": [{"name": row.name, "unit": row.unit, "regimes": summary(row),
                           "readings": row.readings} for row in rows]}
     out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The results of compare.py as text, and the keys of its JSON."""
-import os
-import platform
 import re
 import statistics
 
@@ -10,7 +8,7 @@ from compare_rows import INSTRUCTIONS
 from rounds import REGIMES, columns, kept, show, thrown_away
 from ucx_peer import Version
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def agrees_with(reading, peer):
@@ -113,6 +111,18 @@ def is_judge(name, names):
     return name == next(one for one in names if one.split()[0] == kind)
 
 
+def shapes(readings):
+    """Medians of the floors of one line, two lines and a ring of lines."""
+    known = [one["shapes"] for one in readings if one["shapes"]]
+    return {shape: statistics.median(one[shape] for one in known)
+            for shape in rounds.SHAPES.values()} if known else {}
+
+
+def shapes_text(readings):
+    found = [f"{shape} {value:.0f} ns" for shape, value in shapes(readings).items()]
+    return f"; medians: {', '.join(found)}" if found else ""
+
+
 def regime_lines(rows, regime, names):
     """The tables of one regime; `names`: of the installations, of each kind the judge first."""
     of_peer = {row.peer: [one for one in rows if one.peer == row.peer] for row in rows}
@@ -122,9 +132,10 @@ def regime_lines(rows, regime, names):
     tables = [table for table in tables if table]
     if not tables:
         return [f"{regime}: no reading counts", ""]
-    floors = [r["floor"] for row in rows for r in kept(row, regime)]
+    readings = [r for row in rows for r in kept(row, regime)]
+    floors = [r["floor"] for r in readings]
     lines = [f"{regime} CPUs: {len(floors)} readings, floors {min(floors):.0f} to "
-             f"{max(floors):.0f} ns", ""]
+             f"{max(floors):.0f} ns{shapes_text(readings)}", ""]
     for table in tables:
         lines += [*table, ""]
     return lines
@@ -167,10 +178,10 @@ def verdict_counts(rows, names):
     return f"targets of the rows: {met} met, {missed} missed"
 
 
-def report_lines(rows, names, counts, notes):
+def report_lines(rows, names, counts, notes, priority=None):
     thrown = sum(thrown_away(row) for row in rows)
     everything = sum(len(row.readings) for row in rows)
-    lines = []
+    lines = [rounds.host_line(), *([priority.note] if priority else []), ""]
     if names:
         judges = " and ".join(name for name in names if is_judge(name, names))
         lines += [f"judged by {judges}", "UCX: as it comes; UCX 1m: with UCX_RNDV_THRESH=1m; "
@@ -197,6 +208,7 @@ def regimes_json(row, names):
                   "limit": goal.limits[regime], "value": ratio, "met": met}
                  for goal, ratio, met in judge(row, readings, regime, names)]
         regimes[regime] = {"rounds": len(readings), "peers": peers, "goals": goals,
+                           "shapes": shapes(readings),
                            **{key: middle(readings, key)
                               for key in ("floor", "ours", "above", "reference")}}
     return regimes
@@ -210,8 +222,9 @@ def names_of(described):
 def to_json(rows, taker, described, counts, notes):
     """described: {kind of peer: its installations}"""
     names = names_of(described)
-    host = {"cpu": rounds.cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()}
-    return {"schema": SCHEMA, "host": host, "tagwire": taker.tagwire.version(),
+    return {"schema": SCHEMA, "host": rounds.host(),
+            "realtime": taker.priority.note if taker.priority else None,
+            "tagwire": taker.tagwire.version(),
             **{kind.lower(): some for kind, some in described.items()},
             "notes": notes, "instructions": counts,
             "rows": [{"name": row.name, "level": row.level, "size": row.size, "unit": row.unit,

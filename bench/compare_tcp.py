@@ -16,7 +16,6 @@ others use, too: whoever spins loses its CPU to them otherwise.
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -333,7 +332,7 @@ def report_lines(rows, problems, notes):
         goals = [f"{'met' if met else 'MISSED'} {text}" for text, _, met in judge(row)]
         table.append([row.name, show(row.median(OURS), row.unit),
                       *(cell(row, name) for name in PROGRAMS), ", ".join(goals)])
-    lines = [*notes, *columns(table)] if measured else list(notes)
+    lines = [rounds.host_line(), *notes, *(columns(table) if measured else [])]
     absent = {f"{name}: {why}" for row in rows for name, why in row.absent.items()}
     return [*lines, *(f"left out: {why}" for why in sorted(absent)),
             *(f"{name}: not measured: {why}" for name, why in problems.items())]
@@ -345,8 +344,7 @@ def write_results(out, rows, problems, notes, bench):
              "libfabric": bench.libfabric.name if bench.libfabric else None}
     document = {"schema": SCHEMA, "network": bench.place.name, "realtime": bench.is_realtime,
                 "programs": found, "problems": problems,
-                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
-                         "cores": os.cpu_count(), "congestion": congestion_control()},
+                "host": {**rounds.host(), "congestion": congestion_control()},
                 "rows": [{"name": row.name, "unit": row.unit, "readings": row.readings,
                           "absent": row.absent,
                           "goals": [{"target": text, "value": ratio, "met": met}

@@ -2,12 +2,13 @@
 // Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
 // through the public API.
 //
-// Usage: instr_msg msg|imm|handler|put|idle COUNT [TRANSPORTS [multi]]
+// Usage: instr_msg msg|imm|unexpected|handler|put|idle COUNT [TRANSPORTS [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing.
 // For each message a receive of 8 bytes is posted with a callback, the message sent, and the
 // receiving worker makes progress until it is delivered. "imm": the message has an immediate,
-// and the receive takes those of this sender only, as MPI over libfabric has it. "handler": an
+// and the receive takes those of this sender only, as MPI over libfabric has it. "unexpected": the
+// message comes before its receive, which finds it. "handler": an
 // active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put to memory
 // of tw_mem_alloc(). The functions post_receive(), send_tagged(), send_to_handler(),
 // progress_until() are kept apart so that the profile splits the cost.
@@ -93,6 +94,22 @@ void on_am(void*, tw_am_t* am) {
         tw_worker_progress(pair.from);
 }
 
+[[gnu::noinline]] void progress_until_kept(const Pair& pair) {
+    while (tw_worker_progress(pair.to) == 0)
+        ++empty_polls;
+}
+
+/// The message is there.
+[[gnu::noinline]] void receive_kept(const Pair& pair, std::uint64_t tag, std::uint64_t* data) {
+    tw_op_t op{};
+    op.complete = &on_received;
+    if (tw_tag_recv(pair.to, data, sizeof *data, tag, 0, &op, nullptr) != TW_OK || *data != tag) {
+        std::fprintf(stderr, "instr_msg: the receive has not found its message\n");
+        std::exit(1);
+    }
+    ++received;
+}
+
 [[gnu::noinline]] void send_to_handler(const Pair& pair, std::uint64_t number) {
     const std::uint64_t data = number;
     while (tw_am_send(pair.ep, 1, nullptr, 0, &data, sizeof data, nullptr, nullptr) ==
@@ -160,8 +177,9 @@ void connect(const Pair& pair) {
 
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
-        std::fprintf(stderr,
-                     "usage: instr_msg msg|imm|handler|put|idle COUNT [TRANSPORTS [multi]]\n");
+        std::fprintf(
+            stderr,
+            "usage: instr_msg msg|imm|unexpected|handler|put|idle COUNT [TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
@@ -173,6 +191,7 @@ int measure(int argc, char** argv) {
     const bool is_idle = std::strcmp(argv[1], "idle") == 0;
     const bool is_am = std::strcmp(argv[1], "handler") == 0;
     const bool is_put = std::strcmp(argv[1], "put") == 0;
+    const bool is_unexpected = std::strcmp(argv[1], "unexpected") == 0;
     if (is_idle)
         progress_idle(pair, count);
     if (is_put)
@@ -183,7 +202,13 @@ int measure(int argc, char** argv) {
         progress_until(pair, i + 1);
     }
     std::uint64_t data = 0;
-    for (std::uint64_t i = 0; !is_idle && !is_am && !is_put && i < count; ++i) {
+    for (std::uint64_t i = 0; is_unexpected && i < count; ++i) {
+        send_tagged(pair, i);
+        progress_until_kept(pair);
+        receive_kept(pair, i, &data);
+    }
+    const bool is_posted = !is_idle && !is_am && !is_put && !is_unexpected;
+    for (std::uint64_t i = 0; is_posted && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);
         progress_until(pair, i + 1);

@@ -3,7 +3,7 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|handler|idle|ep
+       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|unexpected|handler|idle|ep
                        [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
@@ -51,6 +51,7 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
+          "unexpected": ("send_tagged", "progress_until_kept", "receive_kept"),
           "handler": ("send_to_handler", "progress_until"),
           "put": ("put_short",),
           "ep": ("create_endpoint",)}
@@ -150,7 +151,7 @@ def per_message(launcher, program, kind, place, objects, idle=0.0):
             command = (launcher, [program, kind, str(count), *place])
             found, empty = profile(command, phase)
             paid = found.of(objects)
-            samples.append(paid - empty * idle if phase == "progress_until" else paid)
+            samples.append(paid - empty * idle if phase.startswith("progress_until") else paid)
         costs[phase] = (samples[1] - samples[0]) / once
     return costs
 
@@ -161,7 +162,8 @@ def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     counts = {"idle_progress": idle}
     names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
              "send_to_handler": "send", "put_short": "put", "post_receive": "post_receive",
-             "progress_until": "receive"}
+             "progress_until": "receive", "progress_until_kept": "keep",
+             "receive_kept": "receive"}
     for kind in kinds:
         costs = per_message(launcher, program, kind, place, objects, idle)
         counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
@@ -190,7 +192,7 @@ def sm(bin_directory):
     counts = count_all([], program, ["sm"], OURS, kinds=("am", "bcopy", "tag", "put"))
     messages = Path(bin_directory) / "instr_msg"
     if messages.exists():
-        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm", "handler"))
+        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm", "unexpected", "handler"))
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
         put = count_all([], messages, ["sm"], OURS, kinds=("put",))
@@ -350,7 +352,8 @@ def main():
         write_json(arguments.json, counts)
         return 0
     if arguments.functions:
-        name = "instr_msg" if arguments.functions in ("msg", "imm", "handler") else "instr_messages"
+        is_msg = arguments.functions in ("msg", "imm", "unexpected", "handler")
+        name = "instr_msg" if is_msg else "instr_messages"
         program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
         for function, cost in sorted(costs.items(), key=lambda item: -item[1]):

@@ -48,6 +48,8 @@ class Libfabric:
 
     def __init__(self, binary, cpus):
         self.binary = str(binary)
+        self.launcher = []    # what starts it
+        self.programs = None  # as of Ucx
         self.cpus = (cpus.split(",")[0], cpus.split(",")[-1])
         self.variables = {**os.environ, "FI_LOG_LEVEL": "warn"}
         directories = library_directories(self.binary, "libfabric.so*")
@@ -83,7 +85,8 @@ class Libfabric:
     def tagged_latency(self, size, count):
         """Mean nanoseconds of one way."""
         port = free_port()
-        server, client = self.commands(size, count, port)
+        server, client = ([*self.launcher, *command]
+                          for command in self.commands(size, count, port))
         ended = run_pair(server, client, port, self.variables, self.cpus)
         if ended.returncode == 0:
             return parse_latency(ended.stdout, size)

@@ -18,7 +18,6 @@ when the floors of its round agree within 10 %; ratios are taken within each rou
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -257,12 +256,11 @@ def rate_lines(rows, problems):
 
 def write_results(out, costs, rows, problems):
     out.mkdir(parents=True, exist_ok=True)
-    lines = [*cost_lines(costs), "", *rate_lines(rows, problems)]
+    lines = [rounds.host_line(), *cost_lines(costs), "", *rate_lines(rows, problems)]
     if not draw(costs, out):
         print("peers: no plot: this Python has no matplotlib", file=sys.stderr)
     document = {"schema": 1, "device": DEVICE, "problems": problems, "costs": costs,
-                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
-                         "cores": os.cpu_count()},
+                "host": rounds.host(),
                 "rows": [{"name": row.name, "unit": row.unit,
                           "regimes": compare_rc.summary(row), "readings": row.readings,
                           "qps": {"dc": row.ours.qps, "rc": row.theirs["rc"].qps}}

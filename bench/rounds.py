@@ -18,6 +18,8 @@ import time
 FLOOR_AGREES = 0.10
 FAR_FLOOR_NS = 100  # between the two regimes: about 30 to 60 ns near, 150 to 250 ns far
 REGIMES = ("near", "far")
+# Ways to hand over a cache line, and the operations of `tagwire perf cacheline` without its pauses.
+SHAPES = {"line": "one line", "2 lines": "two lines", "64 lines": "a ring of lines"}
 ATTEMPTS_FACTOR = 6  # so many times as many rounds as must count, at most
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -39,10 +41,35 @@ def thrown_away(row):
     return sum(not reading["counts"] for reading in row.readings)
 
 
+class Floor(float):
+    """Nanoseconds of the lowest way to hand over a cache line; `shapes`: of each of SHAPES."""
+
+    def __new__(cls, shapes):
+        one = super().__new__(cls, min(shapes.values()))
+        one.shapes = shapes
+        return one
+
+
+def floor_of(variants):
+    """variants: (operation of `cacheline`, nanoseconds) of any number of runs."""
+    shapes = {}
+    for operation, nanoseconds in variants:
+        shape = SHAPES[operation.removesuffix("+pause")]
+        shapes[shape] = min(nanoseconds, shapes.get(shape, nanoseconds))
+    return Floor(shapes)
+
+
+def shapes_of(floors):
+    """Medians of the floors of each shape; empty where one of them has none."""
+    known = [getattr(one, "shapes", {}) for one in floors]
+    return {shape: statistics.median(one[shape] for one in known) for shape in SHAPES.values()
+            if all(shape in one for one in known)}
+
+
 def with_floors(reading, floors):
     """The reading with its floors, and whether it counts."""
     return {**reading, "floors": floors, "floor": statistics.median(floors),
-            "counts": agree(floors)}
+            "shapes": shapes_of(floors), "counts": agree(floors)}
 
 
 class TimeLimit:
@@ -173,12 +200,27 @@ def columns(lines, left=1):
             for line in lines]
 
 
-def cpu_model():
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+def cpu_model(info="/proc/cpuinfo"):
+    """Name, family and model: hypervisors shorten names, "AMD EPYC" stands for many."""
+    found = {}
+    with open(info, encoding="ascii", errors="replace") as file:
         for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()
+            key, _, value = line.partition(":")
+            found.setdefault(key.strip(), value.strip())
+    if "model name" not in found:
+        return platform.machine()
+    numbers = [f"{key} {found[key]}" for key in ("cpu family", "model") if key in found]
+    return " ".join([found["model name"], *([f"({', '.join(numbers)})"] if numbers else [])])
+
+
+def host():
+    """Of the JSON of each part."""
+    return {"cpu": cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()}
+
+
+def host_line(cpu=None):
+    """Figures mean nothing without the processor: the first line of each part's results."""
+    return f"processor: {cpu or cpu_model()}"
 
 
 def read_earlier(path, schema, what, option="--merge"):

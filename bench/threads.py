@@ -15,8 +15,6 @@ in one round; it counts where their four floors agree within 10 %.
 """
 import argparse
 import json
-import os
-import platform
 import re
 import shutil
 import statistics
@@ -359,7 +357,7 @@ def instruction_lines(counts):
 
 
 def report_lines(rows, session, counts, notes):
-    lines = []
+    lines = [rounds.host_line()]
     for regime in REGIMES:
         found = table(rows, session.readings, regime)
         lines += [f"{regime} CPUs", "", *found, ""] if found else [f"{regime}: none counts", ""]
@@ -372,8 +370,7 @@ def report_lines(rows, session, counts, notes):
 
 def to_json(rows, session, counts, notes):
     return {"schema": SCHEMA, "tagwire": session.tagwire.version(), "notes": notes,
-            "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
-                     "cores": os.cpu_count()},
+            "host": rounds.host(),
             "absent": session.absent, "problems": session.problems, "instructions": counts,
             "rows": [{"name": row.name, "ours": row.ours, "other": row.other,
                       "figure": row.figure, "at_least": row.at_least,

@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -28,54 +27,14 @@
 #include <thread>
 #include <vector>
 
+#include "ucp_program.hpp"
+
+using namespace ucp_program;
+
 namespace {
 
 constexpr std::uint64_t kWindow = 64;
 constexpr unsigned kThreadShift = 40;  // tags: the thread, then the number of the message
-
-[[noreturn]] void fail(const char* what) {
-    std::fprintf(stderr, "ucp_threads: %s\n", what);
-    std::exit(1);
-}
-
-void must(ucs_status_t status, const char* call) {
-    if (status != UCS_OK)
-        fail((std::string(call) + ": " + ucs_status_string(status)).c_str());
-}
-
-std::uint64_t number(std::string_view word) {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size())
-        fail("a number is wrong");
-    return value;
-}
-
-std::vector<int> cpu_list(std::string_view list) {
-    std::vector<int> cpus;
-    while (!list.empty()) {
-        const std::size_t comma = std::min(list.find(','), list.size());
-        cpus.push_back(static_cast<int>(number(list.substr(0, comma))));
-        list.remove_prefix(std::min(comma + 1, list.size()));
-    }
-    if (cpus.empty())
-        fail("no CPUs");
-    return cpus;
-}
-
-void pin_to(int cpu) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<std::size_t>(cpu), &set);
-    if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
-        fail("cannot run on one of the CPUs");
-}
-
-double now_ns() {
-    return std::chrono::duration<double, std::nano>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 double thread_cpu_ns() {
     timespec time{};

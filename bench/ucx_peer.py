@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 TIMEOUT_S = 120
+EXCHANGE_TIMEOUT_S = 30
 VERSION_TIMEOUT_S = 15
 POLL_S = 0.002
 KIND = "UCX"
@@ -151,6 +152,7 @@ class Ucx:
     def __init__(self, binary, cpus, launcher=()):
         self.binary = str(binary)
         self.launcher = [str(word) for word in launcher]
+        self.programs = None  # directory of ours that measure its library
         self.cpus = cpus.split(",")
         self.environment = dict(SETTINGS)
         directories = library_directories(self.binary)
@@ -208,6 +210,15 @@ class Ucx:
         kind = Unsupported if "Unsupported operation" in told else Skip
         raise kind(f"{self.binary} {' '.join(command)}: {told[-300:]}")
 
+    def exchange(self, size, count, environment):
+        """Nanoseconds of one exchange of two processes, by ucp_exchange over this library."""
+        program = Path(self.programs) / "ucp_exchange"
+        if not program.exists():
+            raise Unsupported("ucp_exchange was not built (package libucx-dev)")
+        printed = run([*self.launcher, program, "2", size, count, ",".join(self.cpus)],
+                      {**self.environment, **environment}, EXCHANGE_TIMEOUT_S)
+        return parse_exchange(printed)
+
     def measure_uct(self, test, size, count, operations):
         """(operation, (median latency, rate)) by the first of `operations` that carries the size.
 
@@ -230,6 +241,13 @@ class Ucx:
             if len(numbers) >= 8:
                 return float(numbers[1]) * 1000, float(numbers[-1])
         raise Skip("ucx_perftest printed no result")
+
+
+def parse_exchange(printed):
+    found = re.fullmatch(r"exchange_ns (\d+\.\d+)\s*", printed)
+    if found is None:
+        raise Skip("ucp_exchange printed no result")
+    return float(found[1])
 
 
 def program_of(place, programs, setting):
