@@ -114,7 +114,7 @@ class Attention {
     static constexpr std::uint8_t kAway = 16;
     static constexpr std::uint8_t kNap = 32;  // with kAway
 
-    // Of whoever has the worker's lock, but the last.
+    // The worker's lock guards all but the last.
     std::uint8_t bits_ = 0;
     bool is_in_callback_ = false;
     std::uint16_t walks_ = 0;

@@ -239,7 +239,8 @@ std::vector<std::string> new_ones(const std::vector<std::string>& before,
     std::vector<std::string> fresh;
     std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
                         std::back_inserter(fresh));
-    // Others work on this machine, too: only what carries our name is ours.
+    // Others work on this machine, too: only what carries the library's name is its own. Tests that
+    // run meanwhile name their files otherwise.
     std::erase_if(fresh, [](const std::string& name) {
         return name.find("tagwire") == std::string::npos && name.find("tw-") == std::string::npos;
     });

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 class Calibration : public ::testing::Test {
   protected:
     Calibration() {
-        char name[] = "/tmp/tagwire-calibration-XXXXXX";
+        char name[] = "/tmp/test-calibration-XXXXXX";
         folder_ = mkdtemp(name);
         setenv("XDG_CONFIG_HOME", folder_.c_str(), 1);
     }

@@ -139,7 +139,7 @@ class TwoAddresses {
     static constexpr const char* kName = "two-addresses.test";
 
     TwoAddresses() {
-        char path[] = "/tmp/tagwire-hosts-XXXXXX";
+        char path[] = "/tmp/test-hosts-XXXXXX";
         const ucs::UniqueFd file(::mkstemp(path));
         const std::string text =
             std::string("127.0.0.1 localhost ") + kName + "\n127.0.0.2 " + kName + "\n";

@@ -39,7 +39,7 @@ class Explain : public testing::Test {
 
   private:
     static std::string new_folder() {
-        char name[] = "/tmp/tagwire-explain-XXXXXX";
+        char name[] = "/tmp/test-explain-XXXXXX";
         return mkdtemp(name);
     }
 

@@ -166,7 +166,7 @@ class SearchPath {
 
   private:
     static std::string new_folder() {
-        char name[] = "/tmp/tagwire-report-XXXXXX";
+        char name[] = "/tmp/test-report-XXXXXX";
         return mkdtemp(name);
     }
 

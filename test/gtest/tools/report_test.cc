@@ -50,7 +50,7 @@ class Report : public testing::Test {
 
   private:
     static std::string new_folder() {
-        char name[] = "/tmp/tagwire-report-XXXXXX";
+        char name[] = "/tmp/test-report-XXXXXX";
         return mkdtemp(name);
     }
 
@@ -166,7 +166,7 @@ TEST_F(Report, without_gnuplot_says_what_to_install) {
 }
 
 TEST(ReportCommand, wrong_usage_is_status_2) {
-    const std::string never = "/tmp/tagwire-never.html";
+    const std::string never = "/tmp/test-never.html";
     EXPECT_EQ(tagwire({"report"}).status, 2);
     EXPECT_EQ(tagwire({"report", never, "--slow"}).status, 2);
     for (const char* list : {"pigeon", "ucx,pigeon", "", "ucx,,libfabric"}) {
