@@ -52,6 +52,7 @@ void ThreadMate::enter(std::uint64_t now) {
         return;
     thread_.store(this_thread(), std::memory_order_relaxed);
     seen_at_.store(now, std::memory_order_relaxed);
+    questions_.store(0, std::memory_order_relaxed);
     next_ = std::exchange(all.first, this);
     process_ = all.process;
 }
@@ -79,13 +80,19 @@ bool ThreadMate::has_others(std::uint64_t now) {
     for (ThreadMate* mate = all.first; mate != nullptr; mate = mate->next_) {
         if (mate == this || mate->thread_.load(std::memory_order_relaxed) != here)
             continue;
-        has = has || now < mate->seen_at_.load(std::memory_order_relaxed) + kLatelyNs;
+        has = has || mate->is_progressed(now);
         mate->ask();
     }
     return has;
 }
 
+bool ThreadMate::is_progressed(std::uint64_t now) const {
+    return now < seen_at_.load(std::memory_order_relaxed) + kLatelyNs ||
+           questions_.load(std::memory_order_relaxed) < kQuestionsMax;
+}
+
 void ThreadMate::ask() {
+    questions_.fetch_add(1, std::memory_order_relaxed);
     if (is_asked_.exchange(true, std::memory_order_relaxed))
         return;
     id_ = ucs_callbackq_add_safe(&worker_.progress_q, &ThreadMate::answer, this,
@@ -96,6 +103,7 @@ unsigned ThreadMate::answer(void* arg) {
     auto& self = *static_cast<ThreadMate*>(arg);
     self.thread_.store(this_thread(), std::memory_order_relaxed);
     self.seen_at_.store(ucs::clock_now_ns(), std::memory_order_relaxed);
+    self.questions_.store(0, std::memory_order_relaxed);
     self.is_asked_.store(false, std::memory_order_relaxed);
     return 0;
 }

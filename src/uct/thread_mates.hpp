@@ -19,6 +19,9 @@ class ThreadMate {
   public:
     /// So long ago is lately; nanoseconds. Looks at peers that wait for naps are closer.
     static constexpr std::uint64_t kLatelyNs = 10'000'000;
+    /// One that leaves so many questions unanswered is not progressed. A time alone would not do:
+    /// a thread without a processor asks and answers nothing, for as long as that lasts.
+    static constexpr unsigned kQuestionsMax = 64;
 
     explicit ThreadMate(uct_worker_t& worker) : worker_(worker) {}
     ThreadMate(const ThreadMate&) = delete;
@@ -30,12 +33,13 @@ class ThreadMate {
     /// No more. Before the worker's callbacks end. Again: nothing.
     void leave();
     /// The calling thread progresses this one, and has progressed others lately, as far as it is
-    /// known: the first answer comes late.
+    /// known: the first answer of one that another thread made comes late.
     bool has_others(std::uint64_t now);
 
   private:
     static unsigned answer(void* arg);
     [[nodiscard]] bool is_in() const;
+    [[nodiscard]] bool is_progressed(std::uint64_t now) const;
     void ask();
 
     uct_worker_t& worker_;
@@ -47,6 +51,8 @@ class ThreadMate {
     // for each is a hint by itself.
     std::atomic<const void*> thread_{nullptr};
     std::atomic<std::uint64_t> seen_at_{0};
+    // Of has_others() of any thread since the last answer. Relaxed: a hint, too.
+    std::atomic<unsigned> questions_{0};
     // Set by ask(), cleared by answer(), which add_safe() orders behind it.
     std::atomic<bool> is_asked_{false};
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <string>
 #include <thread>
@@ -74,7 +75,8 @@ TEST_F(PoliteWorker, peers_that_stand_are_yielded_to_and_those_out_of_sight_napp
 
 // A nap of one would hold up the other, whether that one finds something or not.
 TEST_F(PoliteWorker, nobody_naps_while_its_thread_progresses_another_one) {
-    constexpr unsigned kCalls = 3'000'000;
+    constexpr unsigned kCalls = 3'000'000, kCallsApart = 100'000;
+    constexpr std::chrono::milliseconds kAway{12};
     FakeIface& iface = open(Seen::kUnknown, true);
     ASSERT_TRUE(is_told(kMany));
     for (const bool finds_nothing : {true, false}) {
@@ -86,8 +88,10 @@ TEST_F(PoliteWorker, nobody_naps_while_its_thread_progresses_another_one) {
         static_cast<FakeIface*>(opened)->finds_nothing = finds_nothing;
         uct_iface_progress_enable(opened, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
         told.clear();
-        for (unsigned i = 0; i < kCalls; ++i) {
+        for (unsigned i = 1; i <= kCalls; ++i) {
             uct_worker_progress(world.worker);
+            if (i % kCallsApart == 0)  // as when the thread has no processor
+                std::this_thread::sleep_for(kAway);
             uct_worker_progress(other.worker);
         }
         EXPECT_LE(told.size(), 1U) << "the first answer comes late";
