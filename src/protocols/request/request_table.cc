@@ -314,8 +314,10 @@ void RequestTable::release(Request& request) {
 
 void RequestTable::report(Request& request) {
     request.has_ended = true;
+    // What the library waits for itself it is told in any case: others refer to that request.
     if (is_silent_)
-        return release(request);
+        return request.is_internal && request.complete != nullptr ? call_back(request)
+                                                                  : release(request);
     attention_.count_events();
     if (request.complete != nullptr) {
         deferred_.push_back(request);

@@ -33,7 +33,7 @@ class RequestTable {
     RequestTable& operator=(const RequestTable&) = delete;
 
     ucs_status_t open(const Options& options);
-    /// Nothing is reported from now on.
+    /// The program is told nothing from now on.
     void silence() { is_silent_ = true; }
     bool is_silent() const { return is_silent_; }
     /// Gives back the memory of requests that have ended and wait for the program.

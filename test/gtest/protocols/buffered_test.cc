@@ -182,6 +182,31 @@ TEST_F(MsgBuffered, a_forced_close_ends_a_receive_whose_data_is_on_its_way) {
     }
 }
 
+// What it asks for waits in a lane that is full, and ends with the worker before the message does.
+TEST_F(MsgBuffered, a_worker_goes_whose_receives_wait_for_their_data) {
+    constexpr std::size_t kReceives = 5, kSends = 2000, kCalls = 1000;
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, Bytes(1), 1);  // they are connected
+    send(b, a, Bytes(1), 1);
+    const Bytes data = pattern(300000, 1);
+    int sent = 0, shown = 0;
+    const tw_op_t how = op(&sent);
+    for (std::size_t i = 0; i < kReceives; ++i) {
+        post(b, &shown, 8);
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 8, &how, nullptr), TW_INPROGRESS);
+    }
+    for (std::size_t i = 0; i < kCalls; ++i)
+        a.progress();
+    for (std::size_t i = 0; i < kSends; ++i)
+        ASSERT_GE(tw_tag_send(b.to(a), data.data(), 5000, 2, nullptr, nullptr), TW_OK);
+    for (std::size_t i = 0; i < kCalls; ++i)
+        b.progress();
+    b.destroy();
+    for (std::size_t i = 0; i < kReceives; ++i)
+        end_of(a, &sent);
+}
+
 TEST_F(MsgBuffered, what_cannot_be_is_refused) {
     Node& b = node(1);
     int mark = 0;
