@@ -123,10 +123,11 @@ TEST_F(MsgCq, a_queue_that_is_full_loses_nothing_and_keeps_the_order) {
     const tw_op_t recv = counted(to(cq, nullptr), counter);
     for (std::uint64_t& value : values)
         ASSERT_EQ(tw_tag_recv(node(1).worker(), &value, 8, 1, 0, &recv, nullptr), TW_INPROGRESS);
+    const std::vector<std::uint64_t> sent(kMessages);
     for (std::uint64_t i = 0; i < kMessages; ++i) {
         tw_op_t send = plain(nullptr, TW_OP_IMM);
         send.imm = i;
-        EXPECT_GE(tw_tag_send(node(0).to(node(1)), &i, 8, 1, &send, nullptr), TW_OK);
+        EXPECT_GE(tw_tag_send(node(0).to(node(1)), &sent[i], 8, 1, &send, nullptr), TW_OK);
     }
     run_until([&] { return read(counter).first == kMessages; });
     for (std::uint64_t i = 0; i < kMessages; ++i) {
