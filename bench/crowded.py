@@ -3,7 +3,7 @@
 """Measures polite progress where processors are few (docs/guide/few-cores.md).
 
 Usage: crowded.py --bin DIR --out DIR [--seconds N] [--runs N] [--ranks LIST] [--beside LIST]
-                  [--mpi-ranks LIST]
+                  [--mpi-ranks LIST] [--mpi-modes LIST]
 
 DIR holds the built `tagwire` and, where Open MPI is there, `mpi_crowd`. Runs of each mode follow
 each other in turn, on all processors that this process may use; nothing else should run.
@@ -12,7 +12,8 @@ each other in turn, on all processors that this process may use; nothing else sh
   means, and the worst of them.
 - Two ranks beside so many busy programs of others: the same.
 - Open MPI over the provider (polite and spinning), vader and pml ucx, with mpi_yield_when_idle 0
-  and 1: barrier, allreduce and exchanges of 8, 16 and 32 ranks.
+  and 1: barrier, allreduce and exchanges of 8, 16 and 32 ranks; or those of these modes that
+  --mpi-modes names. Spinning takes minutes from 16 ranks on.
 
 Results go to OUT/crowded.json and OUT/crowded.txt, the first two as a plot to OUT/crowded.svg
 where gnuplot is there.
@@ -82,7 +83,8 @@ def measure_mpi(options):
         return []
     rows = []
     for ranks, yields in itertools.product(options.mpi_ranks, (0, 1)):
-        for name, (words, environment) in MPI_MODES.items():
+        for name in options.mpi_modes:
+            words, environment = MPI_MODES[name]
             environment = {**environment, "FI_TAGWIRE_TRANSPORTS": "sm",
                            "FI_PROVIDER_PATH": str(options.bin.parent / "lib" / "libfabric")}
             if os.geteuid() == 0:
@@ -147,6 +149,14 @@ plot $rows using 2:xtic(1) title "polite" linecolor "#2a6fb0", \\
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
 
+def modes(text):
+    chosen = text.split(",")
+    for name in chosen:
+        if name not in MPI_MODES:
+            raise argparse.ArgumentTypeError(f"no mode {name!r} among {', '.join(MPI_MODES)}")
+    return chosen
+
+
 def numbers(text):
     return [int(word) for word in text.split(",") if word]
 
@@ -160,6 +170,7 @@ def main():
     parser.add_argument("--ranks", type=numbers, default=[2, 4, 8, 16])
     parser.add_argument("--beside", type=numbers, default=[2, 4])
     parser.add_argument("--mpi-ranks", type=numbers, default=[8, 16, 32])
+    parser.add_argument("--mpi-modes", type=modes, default=list(MPI_MODES))
     options = parser.parse_args()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")),

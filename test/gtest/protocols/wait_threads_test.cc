@@ -274,9 +274,10 @@ TEST_F(MsgWaitMulti, who_waits_for_a_request_sleeps_on_while_another_thread_poll
     WatchedThread sleeper(
         [&] { EXPECT_EQ(tw_request_wait(last, TW_WAIT_SLEEP, kPatience, nullptr), TW_OK); });
     const auto exchange_one = [&] {
-        while (!sleeper.sleeps())
-            for (int poll = 0; poll < 32; ++poll)
+        do {  // many, for the question takes longer than a thread that polls may be silent
+            for (int poll = 0; poll < 512; ++poll)
                 tw_worker_progress(shared_.worker());
+        } while (!sleeper.sleeps());
         tw_request_h request = nullptr;
         EXPECT_GE(tw_tag_send(self, "x", 1, 2, nullptr, nullptr), TW_OK);
         if (tw_tag_recv(shared_.worker(), &other, 1, 2, 0, nullptr, &request) != TW_INPROGRESS)
