@@ -51,7 +51,7 @@ class ThreadMate {
     // for each is a hint by itself.
     std::atomic<const void*> thread_{nullptr};
     std::atomic<std::uint64_t> seen_at_{0};
-    // Of has_others() of any thread since the last answer. Relaxed: a hint, too.
+    // has_others() of any thread adds to it, the next answer clears it. Relaxed: a hint, too.
     std::atomic<unsigned> questions_{0};
     // Set by ask(), cleared by answer(), which add_safe() orders behind it.
     std::atomic<bool> is_asked_{false};

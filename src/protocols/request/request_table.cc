@@ -314,7 +314,7 @@ void RequestTable::release(Request& request) {
 
 void RequestTable::report(Request& request) {
     request.has_ended = true;
-    // What the library waits for itself it is told in any case: others refer to that request.
+    // The library is told of its own in any case: others refer to that request.
     if (is_silent_)
         return request.is_internal && request.complete != nullptr ? call_back(request)
                                                                   : release(request);

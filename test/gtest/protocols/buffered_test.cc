@@ -182,7 +182,7 @@ TEST_F(MsgBuffered, a_forced_close_ends_a_receive_whose_data_is_on_its_way) {
     }
 }
 
-// What it asks for waits in a lane that is full, and ends with the worker before the message does.
+// Its requests for data wait in a lane that is full, and end before the messages do.
 TEST_F(MsgBuffered, a_worker_goes_whose_receives_wait_for_their_data) {
     constexpr std::size_t kReceives = 5, kSends = 2000, kCalls = 1000;
     Node& a = node(0);
