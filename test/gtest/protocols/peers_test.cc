@@ -355,7 +355,7 @@ class MsgLongRead : private Settings, public MsgTest {
   protected:
     static constexpr std::size_t kRead = std::size_t{32} << 20;
 
-    MsgLongRead() : Settings({{"TAGWIRE_RNDV_THRESHOLD", "1m"}, {"TAGWIRE_SM_CMA", "off"}}) {}
+    MsgLongRead() : Settings({{"TAGWIRE_RNDV_THRESHOLD", "128k"}, {"TAGWIRE_SM_CMA", "off"}}) {}
 };
 
 TEST_F(MsgLongRead, a_read_ends_as_its_endpoint_does) {
