@@ -5,5 +5,4 @@ case $1 in
     one) process=$HOST_ONE_PROCESS ;;
     *) process=$HOST_OTHER_PROCESS ;;
 esac
-shift
-exec nsenter --net --target "$process" sh -c "$*"
+exec nsenter --net --target "$process" "$(dirname "$0")/here.sh" "$@"
