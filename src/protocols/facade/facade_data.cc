@@ -262,7 +262,7 @@ enum class ShortReceive : std::uint8_t {
                                                              const tw_op_t* op,
                                                              tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
-    if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
+    if (worker.device_tags() != nullptr || !is_plain_but_for_source(how) ||
         (buffer == nullptr && length > 0))
         return ShortReceive::kNo;
     if (worker.is_multi && !worker.lock.try_lock_briefly() &&

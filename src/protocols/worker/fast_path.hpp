@@ -38,19 +38,16 @@ inline bool is_plain_send_with_imm(const tw_op_t* op) {
            is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
 }
 
-inline std::uintptr_t bits_of(const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
-/// 0: it asks for nothing more than a plain receive, but perhaps for a source.
-inline std::uintptr_t unusual_bits(const tw_op_t& op) {
+/// It asks for nothing more than a plain receive, but perhaps for a source. Each field is compared
+/// where it is: no register is used, so that none has to be saved.
+inline bool is_plain_but_for_source(const tw_op_t& op) {
     // A callback is told, whatever else is set: that is the usual case, and reads no more of `op`.
-    const std::uintptr_t queue = op.complete == nullptr ? bits_of(op.cq) : 0;
-    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request) | queue;
+    return (op.flags & ~kPlainReceiveFlags) == 0 && op.mem == nullptr && op.request == nullptr &&
+           (op.complete != nullptr || op.cq == nullptr);
 }
 
 inline bool is_plain_receive(const tw_op_t& op) {
-    return (unusual_bits(op) | bits_of(op.source)) == 0;
+    return op.source == nullptr && is_plain_but_for_source(op);
 }
 
 /// The envelope of a plain send, or of one that is_plain_send_with_imm().
