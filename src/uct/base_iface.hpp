@@ -28,6 +28,7 @@
 #include "uct/base_md.hpp"
 #include "uct/describe.hpp"
 #include "uct/iface_params.hpp"
+#include "uct/lending.hpp"
 #include "uct/peer_watch.hpp"
 #include "uct/worker.hpp"
 
@@ -70,6 +71,8 @@ class BaseIface : public uct_iface_t {
     /// The system's routes lead from here to that device, which is reachable.
     virtual bool is_on_route(const uct_device_addr_t*) { return true; }
     virtual ucs::CounterSet counters() const { return {}; }
+    /// Null: its endpoints lend no memory.
+    [[nodiscard]] Lending* lending() const { return lending_; }
     /// Null: it knows nothing of its peers.
     virtual PeerWatch* peer_watch() { return nullptr; }
     [[nodiscard]] bool sees_peers() {
@@ -132,6 +135,8 @@ class BaseIface : public uct_iface_t {
     /// transport has ended every operation of `ep` before, and calls this once per endpoint.
     void report_failure(uct_ep_h ep, ucs_status_t status);
 
+    /// Its endpoints lend memory, by that part of it.
+    void set_lending(Lending& lending) { lending_ = &lending; }
     /// For moved(), of a transport that has no other number.
     void count_moved(unsigned count) { moved_ += count; }
 
@@ -155,6 +160,7 @@ class BaseIface : public uct_iface_t {
     IfaceParams params_;
     Md& md_;
     Worker& worker_;
+    Lending* lending_ = nullptr;
     ucs_callback_t progress_;
     int progress_id_ = UCS_CALLBACKQ_ID_NULL;
     unsigned progress_flags_ = 0;

@@ -148,6 +148,18 @@ int tagwire_uct_iface_is_on_route(uct_iface_h iface, const uct_device_addr_t* de
     return uct::iface_of(iface).is_on_route(dev_addr) ? 1 : 0;
 }
 
+ucs_status_t tagwire_uct_ep_lend(uct_ep_h ep, const void* buffer, size_t length,
+                                 tagwire_uct_loan_t* loan_p) {
+    uct::Lending* const lending = uct::iface_of(ep->iface).lending();
+    return lending == nullptr ? UCS_ERR_UNSUPPORTED : lending->lend(ep, buffer, length, loan_p);
+}
+
+ucs_status_t tagwire_uct_ep_read_lent(uct_ep_h ep, const uct_iov_t* iov, size_t iovcnt,
+                                      const tagwire_uct_loan_t* loan) {
+    uct::Lending* const lending = uct::iface_of(ep->iface).lending();
+    return lending == nullptr ? UCS_ERR_UNSUPPORTED : lending->read(ep, iov, iovcnt, *loan);
+}
+
 ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_counter_t* counters,
                                               unsigned* count_p) {
     if (uct::has_null(__func__, {{"iface", iface}, {"count_p", count_p}}))

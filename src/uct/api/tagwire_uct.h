@@ -2,8 +2,8 @@
 
 /// \file
 /// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the
-/// reason for unreachability, counters, and human-readable descriptions of interfaces and
-/// endpoints. Everything here is named tagwire_*.
+/// reason for unreachability, memory that is lent, counters, and human-readable descriptions of
+/// interfaces and endpoints. Everything here is named tagwire_*.
 ///
 /// \par Threads
 /// As for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the version
@@ -32,6 +32,9 @@ enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 
 /// In cap.flags: puts and gets move data when the peer's interface progresses, as messages do.
 #define TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS UCS_BIT(62)
+
+/// In cap.flags: endpoints have tagwire_uct_ep_lend() and tagwire_uct_ep_read_lent().
+#define TAGWIRE_UCT_IFACE_FLAG_LEND UCS_BIT(60)
 
 /// Version of this library, as "0.1.0".
 TAGWIRE_API const char* tagwire_version_string(void);
@@ -101,6 +104,54 @@ typedef ucs_status_t (*tagwire_uct_am_head_callback_t)(void* arg, const void* he
 TAGWIRE_API ucs_status_t tagwire_uct_iface_set_am_head_handler(uct_iface_h iface, uint8_t id,
                                                                tagwire_uct_am_head_callback_t cb,
                                                                void* arg);
+
+/// A buffer that an endpoint has lent to its peer. The program carries it to the peer's, in a
+/// message of its own, which has the fields as they are.
+typedef struct tagwire_uct_loan {
+    uint64_t place;       ///< Buffer's place, as the peer's transport finds it.
+    uint64_t generation;  ///< With `key` the loan, which is the same for all buffers that are lent.
+    uint32_t key;
+    uint32_t reserved;  ///< 0; it need not be carried.
+} tagwire_uct_loan_t;
+
+/// Lends a buffer to the peer of an endpoint, without a registration: one loan, made at the first
+/// call, stands for all buffers that are lent over a connection. So a single buffer cannot be taken
+/// back; the program takes all back, or agrees with the peer that it reads no more. The loan ends,
+/// and with it all that was lent, when an endpoint of the connection is destroyed or is flushed
+/// with UCT_FLUSH_FLAG_CANCEL, and when the connection fails: before that call returns, or the
+/// failure is told. From then on the peer does not report as read what it reads. The next call
+/// makes a new loan.
+///
+/// `buffer` stays the program's, which does not write to it until the peer's program has said that
+/// it is done, or the loan has ended. Owner thread of the worker.
+///
+/// \retval UCS_OK  *loan_p is set.
+/// \retval UCS_ERR_UNSUPPORTED  Not lent, and nothing was written: the interface does not have
+///     TAGWIRE_UCT_IFACE_FLAG_LEND, the peer is not known yet or could not read, no key is left, or
+///     the buffer is so long that a read by its key is faster (uct_md_mem_reg()).
+TAGWIRE_API ucs_status_t tagwire_uct_ep_lend(uct_ep_h ep, const void* buffer, size_t length,
+                                             tagwire_uct_loan_t* loan_p);
+
+/// Reads what the peer has lent into the elements of `iov`, all of it before it returns. Their
+/// total length is at most that of the buffer; the read begins at its start. `loan` may have any
+/// contents: what the peer did not lend is not read from other processes. With any status but
+/// UCS_OK the contents of `iov` are undefined. Owner thread of the worker.
+///
+/// \retval UCS_OK  The data is here, and was the peer's to give when it was read.
+/// \retval UCS_ERR_CANCELED  The loan has ended: the peer may have taken this buffer back, or
+///     another one. Its program is to be asked.
+/// \retval UCS_ERR_UNSUPPORTED  It cannot be read in this way: the interface does not have
+///     TAGWIRE_UCT_IFACE_FLAG_LEND, the system does not permit it (any more), the peer's first
+///     packet has not come, or the length is more than 512 KiB. The peer's program is to be asked
+///     for messages.
+/// \retval UCS_ERR_NO_RESOURCE  Nothing was read: the connection has read 512 KiB in this call of
+///     progress. To be called again after progress.
+/// \retval UCS_ERR_INVALID_ADDR  The place is not in the peer's memory.
+/// \retval UCS_ERR_CONNECTION_RESET  The peer has ended, or executed another program.
+/// \retval UCS_ERR_IO_ERROR  The system's call has failed for another reason.
+/// \retval any other error  The endpoint has failed with it.
+TAGWIRE_API ucs_status_t tagwire_uct_ep_read_lent(uct_ep_h ep, const uct_iov_t* iov, size_t iovcnt,
+                                                  const tagwire_uct_loan_t* loan);
 
 /// Receives one fact: `key` in lower case with underscores ("zcopy_path"), `value` as text (numbers
 /// in decimal, units in the key). Both are valid during the call.

@@ -44,6 +44,11 @@ class HotRings {
         // has a meaning.
         ucs::add_alone(bell_->calls, 1);
     }
+    /// Another number in each call of progress, as long as no peer writes to the bell's page.
+    [[nodiscard]] std::uint64_t calls() const {
+        // SYNC call_count: relaxed; this thread counts.
+        return bell_->calls.load(std::memory_order_relaxed);
+    }
     /// This thread waits on that processor, or is about to give it away; peers may see it.
     void tell_wait(const uct::Whereabouts& here, bool is_away) {
         // SYNC call_count: relaxed, pairs with the loads in Link::waits_on() and had_processor().

@@ -63,8 +63,20 @@ void KeyTable::remove(const MemHandle& handle) {
     const std::uint32_t index = key_index(handle.key);
     Shard& shard = shards_[index / kTurn % kShards];
     const std::lock_guard lock(shard.mutex);
-    Entry& entry = *find(index);
     set_generation(index, handle.generation + 1);
+    release(index);
+}
+
+void KeyTable::forget(const MemHandle& handle) {
+    const std::uint32_t index = key_index(handle.key);
+    const std::lock_guard lock(shards_[index / kTurn % kShards].mutex);
+    release(index);
+}
+
+/// With the shard's lock.
+void KeyTable::release(std::uint32_t index) {
+    Shard& shard = shards_[index / kTurn % kShards];
+    Entry& entry = *find(index);
     entry.handle = nullptr;
     entry.next_free = shard.first_free;
     shard.first_free = index;

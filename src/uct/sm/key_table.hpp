@@ -45,6 +45,8 @@ class KeyTable {
     [[nodiscard]] bool add(MemHandle& handle);
     /// From now on nobody finds it, and its generation is not that of its key.
     void remove(const MemHandle& handle);
+    /// As remove(), in a forked child: the generation, which peers see, is its parent's.
+    void forget(const MemHandle& handle);
     /// Local address of [address, address + length) when registration `key` covers it with one of
     /// the rights in `access` (UCT_MD_MEM_ACCESS_REMOTE_*), else null.
     std::byte* resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
@@ -83,6 +85,7 @@ class KeyTable {
     Entry* find(std::uint32_t index);
     bool add_to(std::uint32_t shard, MemHandle& handle);
     bool grow(std::uint32_t shard);
+    void release(std::uint32_t index);
     void set_generation(std::uint32_t index, std::uint64_t generation);
 
     Generation* const generations_;

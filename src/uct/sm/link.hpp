@@ -35,6 +35,7 @@
 #include "uct/sm/arena.hpp"
 #include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/fences.hpp"
+#include "uct/sm/loan.hpp"
 #include "uct/sm/ring.hpp"
 #include "uct/sm/transfer.hpp"
 #include "uct/sm/wire.hpp"
@@ -186,6 +187,9 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     std::shared_ptr<ArenaMapping> arena;
     Writer<> writer;                            // ours there
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
+    Loan loan;                                  // of what the peer may read by itself
+    std::uint64_t read_call = 0;   // the call of progress in which lent memory was read last
+    std::uint64_t read_bytes = 0;  // ... and how much
     ucs::Mapping bell_page;
     std::uint64_t seen_calls = 0;  // of the peer's, when has_moved() looked last
     std::uint32_t bell_bit = 0;

@@ -14,6 +14,7 @@ void LinkEnds::fail(Link& link, ucs_status_t status) {
     if (link.failure != UCS_OK)
         return;
     link.failure = status;
+    link.loan.end();  // first: whoever hears of the failure may use what was lent
     iface_.connections.set_retry(link, false);
     link.state = LinkState::kFailed;
     if (link.tx_made)

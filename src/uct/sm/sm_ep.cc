@@ -37,6 +37,7 @@ ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
 }
 
 void SmEp::destroy() {
+    link().loan.end();  // what the peer reads from now on does not count
     SmIface& owner = link().iface;
     unsigned dropped = 0;
     owner.pending.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
@@ -75,6 +76,7 @@ void SmEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
 ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
     SmIface& owner = link().iface;
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
+        link().loan.end();  // as destroy()
         owner.ops.cancel(*link_p_, this, UCS_ERR_CANCELED);
         // From now on it only waits for its destruction. Messages that it sent before go on their
         // way.

@@ -49,6 +49,10 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
      "messages copied to a private descriptor (headroom, or too many held)"},
     {SmCounter::kRingChanges, "ring_changes", "changes",
      "changes between front and back ring: the receiver began to fall behind, or has caught up"},
+    {SmCounter::kLentReads, "lent_reads", "messages",
+     "messages whose data was read from memory that the peer lends without a registration"},
+    {SmCounter::kLentEnded, "lent_ended", "messages",
+     "reads of lent memory that did not count, since the peer had taken memory back"},
 });
 
 namespace {
@@ -60,6 +64,7 @@ constexpr uct_iface_ops_t kOps = uct::make_ops<SmIface, SmEp>();
 SmIface::SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options)
     : BaseIface(md, worker, kOps, progress_callback<SmIface>), md_(md), options_(options) {
     seg_bytes_ = ucs::round_up(options.seg_bytes, kCacheLine);
+    set_lending(loans);
 }
 
 ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,
@@ -157,15 +162,16 @@ ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
     attr->cap.atomic32.op_flags = attr->cap.atomic64.op_flags = kPostOps;
     attr->cap.atomic32.fop_flags = attr->cap.atomic64.fop_flags = kFetchOps;
 
-    attr->cap.flags =
-        UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
-        UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
-        UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |
-        UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
-        UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE |
-        UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF | UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
-        UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN | UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM |
-        UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
+    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+                      UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
+                      UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
+                      UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK |
+                      UCT_IFACE_FLAG_EP_KEEPALIVE | UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF |
+                      UCT_IFACE_FLAG_ERRHANDLE_AM_ID | UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN |
+                      UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE | TAGWIRE_UCT_IFACE_FLAG_LEND;
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
 
@@ -367,6 +373,7 @@ void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
                            (link.process != nullptr && link.process->pidfd ? 1U : 0U));
     sink.number("buffers_under_way", link.tx_made ? link.segs->out_count() : 0);
     sink.number("rendezvous_under_way", link.rndv_count);
+    sink.flag("has_lent", link.loan.is_in_force());
 }
 
 }  // namespace tagwire::sm

@@ -27,6 +27,7 @@
 #include "uct/sm/both_copy.hpp"
 #include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/hot_rings.hpp"
+#include "uct/sm/lending.hpp"
 #include "uct/sm/link.hpp"
 #include "uct/sm/link_ends.hpp"
 #include "uct/sm/op_table.hpp"
@@ -60,6 +61,8 @@ enum class SmCounter {
     kHelpedBytes,
     kCopiedDescs,
     kRingChanges,
+    kLentReads,
+    kLentEnded,
     kCount
 };
 extern const ucs::CounterTable<SmCounter> kSmCounterInfos;
@@ -187,6 +190,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     BothCopy both{*this, options_.both_copy_min};
     Rendezvous rndv{*this};
     RemoteAccess remote{*this};
+    SmLending loans{*this};
     LinkEnds ends{*this};
     SmConnections connections{*this, options_};
 };

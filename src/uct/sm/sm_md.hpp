@@ -50,6 +50,13 @@ class SmMd : public uct::Md {
         return keys_.resolve(key, address, length, access);
     }
 
+    /// As mem_dereg(), in a forked child, where the registration is that of the parent: peers, who
+    /// look at the arena that both have, see no end of it.
+    void abandon(MemHandle* handle) {
+        keys_.forget(*handle);
+        delete handle;
+    }
+
     [[nodiscard]] const Arena& arena() const { return *arena_; }
     [[nodiscard]] Writers& writers() { return writers_; }
 

@@ -40,11 +40,11 @@ inline Holdings holdings() {
     return {static_cast<std::size_t>(fds), static_cast<std::size_t>(lines)};
 }
 
-inline EntityOptions victim_options(std::size_t rx_headroom) {
+inline EntityOptions victim_options(std::size_t rx_headroom, const char* cma) {
     EntityOptions options;
     options.rx_headroom = rx_headroom;
     options.iface_config = {// Straight copies would run against the puppet, which is innocent.
-                            {"SM_CMA", "off"},
+                            {"SM_CMA", cma},
                             {"SM_RING_SLOTS", "16"},
                             {"SM_POOL_BYTES", "64k"},
                             {"SM_SEG_BYTES", "1024"},
@@ -55,9 +55,9 @@ inline EntityOptions victim_options(std::size_t rx_headroom) {
 
 class HostilePeer : public testing::Test {
   protected:
-    explicit HostilePeer(std::size_t rx_headroom = 0)
+    explicit HostilePeer(std::size_t rx_headroom = 0, const char* cma = "off")
         : puppet(shared_puppet()),
-          victim(resource_of("sm"), victim_options(rx_headroom)),
+          victim(resource_of("sm"), victim_options(rx_headroom, cma)),
           bystander(resource_of("sm")),
           to_victim(connect(bystander, victim).forward) {}
 
