@@ -33,6 +33,9 @@ struct Options {
     static constexpr std::uint64_t kEagerShare = 4;
     bool has_rndv_threshold() const { return rndv_threshold != UINT64_MAX; }
     RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
+    /// A receiver may read the buffer of a sender; a sender may write that of a receiver.
+    bool may_get() const { return scheme() == RndvScheme::kAuto || scheme() == RndvScheme::kGet; }
+    bool may_put() const { return scheme() == RndvScheme::kAuto || scheme() == RndvScheme::kPut; }
     bool tag_offload;
     std::uint64_t liveness_interval_ns;
     ucs::OptionString calibration;

@@ -52,6 +52,9 @@ bool BufferedReceives::is_enough_here(const Unexpected& message) const {
 }
 
 void BufferedReceives::fetch(Request& request, Unexpected& message) {
+    // Its sender's buffer is the program's again; a loan may still be in force.
+    if (message.is_canceled)
+        return drop_buffered(message, UCS_ERR_CANCELED);
     const bool is_start = message.length > worker_.limits.buffered_bytes_limit;
     const std::size_t bytes = is_start ? worker_.limits.buffered_bytes_min : message.length;
     if (bytes == 0)

@@ -20,7 +20,6 @@
 namespace tagwire::proto {
 
 struct Arrival;
-class Rail;
 class WorkerCore;
 
 /// Parameters of a receive call.
@@ -110,6 +109,9 @@ class Receiver {
 
     void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                     std::span<const std::byte> keys);
+    /// Asks the sender for the data of a rendezvous, in messages; it says so if the message is not
+    /// there any more.
+    void ask_for_data(Request& request);
     static bool awaits_data(const Request* request, const Endpoint* ep);
     void rndv_ended(Request& request, ucs_status_t status);
     bool rndv_written(Request& request);
@@ -139,7 +141,6 @@ class Receiver {
     void drop_announced(Endpoint& ep);
     void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
-    bool register_target(Request& request, const Rail& rail);
     void count_copy();
 
     WorkerCore& worker_;

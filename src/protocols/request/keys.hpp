@@ -3,6 +3,7 @@
 // key, and so on.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <cstddef>
@@ -15,6 +16,16 @@
 #include "protocols/wire/rndv_messages.hpp"
 
 namespace tagwire::proto {
+
+inline Loan wire_of(const tagwire_uct_loan_t& loan) {
+    return {loan.key,
+            {static_cast<std::uint32_t>(loan.generation),
+             static_cast<std::uint32_t>(loan.generation >> 32)}};
+}
+
+inline tagwire_uct_loan_t lent_at(std::uint64_t place, const Loan& loan) {
+    return {place, loan.generation[0] | std::uint64_t{loan.generation[1]} << 32, loan.key, 0};
+}
 
 struct Keys {
     std::byte bytes[kKeysBytesMax];
@@ -30,6 +41,14 @@ struct Keys {
             return;
         std::memcpy(bytes + used, &head, sizeof head);
         used += sizeof head + key_bytes;
+        ++count;
+    }
+
+    void add(const Loan& loan) {
+        const KeyHead head{kLoanDomain, sizeof loan};
+        std::memcpy(bytes + used, &head, sizeof head);
+        std::memcpy(bytes + used + sizeof head, &loan, sizeof loan);
+        used += sizeof head + sizeof loan;
         ++count;
     }
 
@@ -54,6 +73,18 @@ inline std::span<const std::byte> key_of(std::span<const std::byte> keys, std::u
         keys = keys.subspan(sizeof head + head.bytes);
     }
     return {};
+}
+
+/// The loan of a request; `place` is its address. False: there is none.
+inline bool loan_of(std::span<const std::byte> keys, std::uint64_t place,
+                    tagwire_uct_loan_t* loan_p) {
+    const auto bytes = key_of(keys, kLoanDomain);
+    Loan loan;
+    if (bytes.size() != sizeof loan)
+        return false;
+    std::memcpy(&loan, bytes.data(), sizeof loan);
+    *loan_p = lent_at(place, loan);
+    return true;
 }
 
 }  // namespace tagwire::proto

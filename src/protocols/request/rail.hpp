@@ -139,6 +139,11 @@ class alignas(64) Rail {
     std::vector<std::byte> iface_address_;
 };
 
+/// Its endpoints lend buffers without a registration.
+inline bool lends(const Rail& rail) {
+    return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_LEND) != 0;
+}
+
 /// Sends leave with a later progress, unless they are told to (Endpoint::write_out()).
 inline bool gathers(const Rail& rail) {
     return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_GATHERS) != 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiver of a rendezvous after the match. It decides (scheme.hpp) whether it reads the data,
-// lets the sender write it (Rtr: its buffer and the key to that), or asks for it in messages.
+// lets the sender write it (Rtr: its buffer and the key to that), or asks for it in messages. A
+// buffer that is lent is read without a key; when the loan has ended meanwhile, because the sender
+// has taken back this buffer or another one, it is asked for the data.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -66,19 +68,48 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, b
     return facts;
 }
 
+/// The data is in the buffer, or a read by key or loan has failed.
+void read_ended(Request& request, ucs_status_t status) {
+    Receiver& receiver = request.worker->receiver();
+    if (status == UCS_OK && request.transfer->begun != 0)
+        receiver.learn(*request.ep, true, request.wanted, request.transfer->begun);
+    receiver.rndv_ended(request, status);
+}
+
+void lent_read_ended(Request& request, ucs_status_t status) {
+    if (status == UCS_ERR_CANCELED || status == UCS_ERR_UNSUPPORTED) {
+        end_transfer(request);
+        return request.worker->receiver().ask_for_data(request);
+    }
+    if (status == UCS_OK) {
+        request.worker->count(WorkerCounter::kRndvGet);
+        request.worker->count(WorkerCounter::kRndvLent);
+    }
+    read_ended(request, status);
+}
+
+/// In ticks; 0: it is not timed.
+std::uint64_t begin_of_read(const Request& request, const Endpoint& ep) {
+    return is_learning(ep) && Advisor::is_learnt(request.wanted) ? ucs::ticks_now() : 0;
+}
+
+std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep,
+                                         const tagwire_uct_loan_t& loan) {
+    auto read = std::make_unique<Transfer>(request, lent_read_ended);
+    read->is_lent = true;
+    read->loan = loan;
+    read->own.end = request.wanted;
+    read->begun = begin_of_read(request, ep);
+    return read;
+}
+
 /// nullptr: the cache has no room, or the key is none.
 std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
                                     std::span<const std::byte> key) {
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
-    auto read = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
-        Receiver& receiver = done.worker->receiver();
-        if (status == UCS_OK && done.transfer->begun != 0)
-            receiver.learn(*done.ep, true, done.wanted, done.transfer->begun);
-        receiver.rndv_ended(done, status);
-    });
-    if (is_learning(ep) && Advisor::is_learnt(request.wanted))
-        read->begun = ucs::ticks_now();
+    auto read = std::make_unique<Transfer>(request, read_ended);
+    read->begun = begin_of_read(request, ep);
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
@@ -120,6 +151,23 @@ uct_mem_h target_of(const Request& request, std::size_t domain) {
                                         : request.cached->handle;
 }
 
+/// False: a copy must do.
+bool register_target(Request& request, const Rail& rail) {
+    const std::size_t index = rail.domain_index();
+    if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
+        return false;
+    if (!rail.domain().registers_cheaply) {
+        if (has_writable_handle(request))
+            return true;
+        request.cached = request.worker->cache_region(request, index, RegUse::kTarget);
+        return request.cached != nullptr;
+    }
+    request.registered_in = static_cast<std::uint32_t>(index);
+    return uct_md_mem_reg(rail.domain().md, request.buffer.base, request.wanted,
+                          UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE,
+                          &request.registration) == UCS_OK;
+}
+
 }  // namespace
 
 void Receiver::count_copy() {
@@ -140,6 +188,12 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
     if (request.wanted == 0)
         return rndv_ended(request, UCS_OK);
     RndvScheme scheme = RndvScheme::kCopy;
+    tagwire_uct_loan_t loan;
+    if (ep.state() == EpState::kReady && worker_.options().may_get() &&
+        loan_of(keys, rts.address, &loan)) {
+        request.transfer = make_lent_read(request, ep, loan).release();
+        return ep.queue().push_data(request);
+    }
     if (ep.state() == EpState::kReady) {
         const auto key = key_for(ep, keys);
         const RndvFacts facts = facts_of(request, ep, rts, !key.empty());
@@ -153,31 +207,22 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
             }
         }
     }
+    if (scheme != RndvScheme::kPut)
+        return ask_for_data(request);
     if (request.id == 0 && worker_.requests().assign_id(request) == 0)
         return rndv_ended(request, UCS_ERR_NO_MEMORY);
-    if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
-        request.is_offered = true;
-        return ep.queue().push_data(request);
-    }
-    count_copy();
-    ep.control(Cts{.send_id = rts.send_id, .receive_id = request.id, .bytes = request.wanted});
+    if (!register_target(request, ep.rail()))
+        return ask_for_data(request);
+    request.is_offered = true;
+    ep.queue().push_data(request);
 }
 
-/// False: a copy must do.
-bool Receiver::register_target(Request& request, const Rail& rail) {
-    const std::size_t index = rail.domain_index();
-    if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
-        return false;
-    if (!rail.domain().registers_cheaply) {
-        if (has_writable_handle(request))
-            return true;
-        request.cached = worker_.cache_region(request, index, RegUse::kTarget);
-        return request.cached != nullptr;
-    }
-    request.registered_in = static_cast<std::uint32_t>(index);
-    return uct_md_mem_reg(rail.domain().md, request.buffer.base, request.wanted,
-                          UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE,
-                          &request.registration) == UCS_OK;
+void Receiver::ask_for_data(Request& request) {
+    if (request.id == 0 && worker_.requests().assign_id(request) == 0)
+        return rndv_ended(request, UCS_ERR_NO_MEMORY);
+    count_copy();
+    request.ep->control(
+        Cts{.send_id = request.peer_id, .receive_id = request.id, .bytes = request.wanted});
 }
 
 ucs_status_t Receiver::send_rtr(Request& request) {

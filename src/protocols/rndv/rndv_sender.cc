@@ -212,10 +212,93 @@ ucs_status_t RndvSender::start(Request& request) {
     return UCS_INPROGRESS;
 }
 
+// ---- Buffers that are lent
+
+/// A buffer with a handle has a key of its own; a list has several places.
+bool RndvSender::may_lend(const Request& request) const {
+    return request.buffer.list == nullptr && request.buffer.memory == nullptr && lends(rail()) &&
+           ep_.worker.options().may_get() && !goes_as_tagged(request, rail());
+}
+
+/// UCS_ERR_UNSUPPORTED: it is registered instead.
+ucs_status_t RndvSender::lend(const Request& request, Rts* rts, Loan* loan) {
+    tagwire_uct_loan_t lent;
+    const ucs_status_t status =
+        tagwire_uct_ep_lend(ep_.lane(), request.buffer.base, request.buffer.length, &lent);
+    if (status != UCS_OK)
+        return status;
+    *rts = {};
+    rts->length = request.buffer.length;
+    rts->address = lent.place;
+    rts->send_id = request.id;
+    rts->key_count = 1;
+    if (ep_.worker.options().may_put() && rail().can_put() &&
+        can_put_from(request, rail().domain()))
+        rts->flags = kRtsCanPut;
+    *loan = wire_of(lent);
+    return UCS_OK;
+}
+
+/// As send_request(); UCS_ERR_UNSUPPORTED: nothing was sent.
+ucs_status_t RndvSender::send_lent(Request& request) {
+    Rts rts;
+    Loan loan;
+    const ucs_status_t status = lend(request, &rts, &loan);
+    if (status != UCS_OK)
+        return status;
+    Envelope envelope = envelope_of(request, ep_.peer_names);
+    if (request.is_am) {
+        Keys keys;
+        keys.add(loan);
+        RndvPacking packing{&envelope, &request, &rts, &keys};
+        return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kAmRts),
+                                         RndvPacking::pack, &packing, 0));
+    }
+    std::byte behind[LentRts::kBytes];
+    LentRts::of(rts, loan).write(behind);
+    const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
+                             {behind, sizeof behind, nullptr, 0, 1}};
+    return uct_ep_am_short_iov(ep_.lane(), static_cast<std::uint8_t>(AmId::kRts), iov, 2);
+}
+
+/// Its lane is free, and it goes by rendezvous. While messages are to be tried, takes() decides.
+bool RndvSender::may_start_at_once(const Request& request) const {
+    constexpr std::uint32_t kPlain = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE |
+                                     TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_CQ |
+                                     TW_OP_COUNTER;
+    const std::size_t length = request.buffer.length;
+    return ep_.may_send_short(0) && (request.flags & ~kPlain) == 0 && !request.is_am &&
+           length > 0 && may_lend(request) && length >= from(request.buffer) && trials_ == 0;
+}
+
+bool RndvSender::try_start_at_once(Request& request) {
+    if (!may_start_at_once(request) || ep_.worker.requests().assign_id(request) == 0)
+        return false;
+    if (send_lent(request) != UCS_OK) {
+        ep_.worker.requests().release_id(request);
+        return false;
+    }
+    request.order = ep_.flushes().next_order();
+    request.is_rndv = true;
+    if (Advisor::is_learnt(request.buffer.length) && is_learning(ep_)) {
+        last_long_ = request.order;
+        last_was_trial_ = false;
+        ++long_messages_;
+    }
+    ep_.worker.count(WorkerCounter::kTxRndv);
+    ep_.worker.set_outstanding(request, ep_);
+    ep_.window().add_message(kKeysBytesMax);
+    return true;
+}
+
 ucs_status_t RndvSender::send_request(Request& request) {
-    const RndvScheme scheme = ep_.worker.options().scheme();
-    const bool may_get = scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet;
-    const bool may_put = scheme == RndvScheme::kAuto || scheme == RndvScheme::kPut;
+    const bool may_get = ep_.worker.options().may_get();
+    const bool may_put = ep_.worker.options().may_put();
+    if (may_lend(request)) {
+        const ucs_status_t status = send_lent(request);
+        if (status != UCS_ERR_UNSUPPORTED)
+            return status;
+    }
     if (may_get || may_put)
         register_source(request);
     Keys keys;

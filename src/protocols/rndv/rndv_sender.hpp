@@ -48,6 +48,9 @@ class RndvSender {
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
+    /// As start(), of a new message that the queue need not hold back, when its buffer can be lent
+    /// and nothing else was asked for. False: nothing has happened.
+    bool try_start_at_once(Request& request);
     /// Sends a piece of the data that the receiver asked for. UCS_ERR_NO_RESOURCE: call again.
     /// UCS_OK: after the last piece, or a failure, the request has left the queue.
     ucs_status_t send_piece(Request& request);
@@ -63,6 +66,10 @@ class RndvSender {
 
   private:
     void register_source(Request& request);
+    bool may_start_at_once(const Request& request) const;
+    bool may_lend(const Request& request) const;
+    ucs_status_t lend(const Request& request, Rts* rts, Loan* loan);
+    ucs_status_t send_lent(Request& request);
     ucs_status_t send_request(Request& request);
     bool take_trial(const Request& request, bool is_rndv);
     bool awaits_receiver(const Request* request) const;

@@ -25,6 +25,7 @@
 
 #include <uct/api/uct.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +56,11 @@ class SendQueue {
 
     /// No operation and no control message waits.
     bool is_empty() const { return !has_operations() && controls_.empty(); }
+    /// No line has anything, and progress is not asked to run it.
+    bool has_nothing() const {
+        return controls_.empty() && !is_stalled_ &&
+               std::ranges::all_of(lines_, [](const RequestQueue& line) { return line.empty(); });
+    }
     bool has_operations() const { return operations() != 0; }
     std::size_t operations() const {
         return of(Line::kUrgent).size() + of(Line::kMessages).size() + of(Line::kDirect).size() +
@@ -156,7 +162,6 @@ class SendQueue {
     Step drain_operation(Line line);
     Step drain_step(Line line);
     Step drain_moves();
-    Step drain_gets();
     bool move_pieces(Request& request);
 
     /// Steps of one call: a fast receiver cannot keep the sender inside one call.

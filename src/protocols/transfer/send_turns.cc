@@ -170,10 +170,10 @@ SendQueue::Step SendQueue::take_turn(bool is_ring_full) {
     Step step = Step::kIdle;
     if (turn < kOperationLines)
         step = drain_operation(line);
-    else if (turn == kLines)
-        step = drain_gets();
-    else
+    else if (turn < kLines)
         step = line == Line::kMoves ? drain_moves() : drain_step(line);
+    else if (ep_.rma_target.has_gets())  // data that the peer gets from us
+        step = ep_.rma_target.send_piece() == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
     if (step == Step::kFull)
         full_ |= bit;
     if (step == Step::kDone && steps_left_ > 0)
@@ -243,14 +243,6 @@ SendQueue::Step SendQueue::drain_moves() {
     if (request == nullptr)
         return Step::kIdle;
     return move_pieces(*request) ? Step::kDone : Step::kFull;
-}
-
-/// Data that the peer gets from us.
-SendQueue::Step SendQueue::drain_gets() {
-    RmaTarget& target = ep_.rma_target;
-    if (!target.has_gets())
-        return Step::kIdle;
-    return target.send_piece() == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
 }
 
 /// Pieces of the own lane's part of a transfer. False: the transport is full.

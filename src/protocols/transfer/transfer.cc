@@ -30,6 +30,8 @@ TransferPart::~TransferPart() {
 }
 
 bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
+    if (transfer->is_lent)
+        return read_lent(ep);
     const Request& request = *transfer->request;
     const auto& cap = rail.attr().cap;
     const std::size_t most =
@@ -57,6 +59,23 @@ bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
     }
     if (status < 0 && status != UCS_ERR_NO_RESOURCE)
         uct_completion_update_status(&done, status);
+    return true;
+}
+
+bool TransferPart::read_lent(uct_ep_h ep) {
+    uct_iov_t iov[TW_IOV_MAX];
+    std::size_t count = 0;
+    for (std::uint64_t at = 0; at < end; at += iov[count++].length) {
+        iov[count] = {nullptr, 0, UCT_MEM_HANDLE_NULL, 0, 1};
+        iov[count].buffer = transfer->request->buffer.piece(at, &iov[count].length);
+        iov[count].length = std::min<std::size_t>(iov[count].length, end - at);
+    }
+    const ucs_status_t status = tagwire_uct_ep_read_lent(ep, iov, count, &transfer->loan);
+    if (status == UCS_ERR_NO_RESOURCE)
+        return false;
+    done.status = status;
+    done.count = 1;  // until release()
+    next = end;
     return true;
 }
 

@@ -12,6 +12,7 @@
 // 4. A failure of the own lane is the end of the endpoint, and of the transfer.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <cstddef>
@@ -56,6 +57,8 @@ struct TransferPart : ucs::FromReserve {
     /// Begins as many pieces as may be under way at a time; they end together, after release().
     /// False: the transport has no room for the first.
     bool begin_pieces(uct_ep_h ep, const Rail& rail);
+    /// As begin_pieces(), of what is lent.
+    bool read_lent(uct_ep_h ep);
     /// The caller has the part out of its queue: its pieces may end, also in this call.
     void release();
     bool is_busy() const { return done.count > 0; }
@@ -83,9 +86,11 @@ struct Transfer : ucs::FromReserve {
     Request* request;  // null: it has ended, and only the pieces are waited for
     const Ended ended;
     bool is_put = false;
+    bool is_lent = false;           // read by `loan`, as a whole, over the endpoint's lane alone
     bool has_lost_rail = false;     // the own lane has moved a lost part again
     std::uint64_t begun = 0;        // in ticks, of one that the receiver learns from; else 0
     std::uint64_t address = 0;      // of the peer's memory
+    tagwire_uct_loan_t loan{};      // is_lent
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
     Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
     ucs_status_t status = UCS_OK;   // of all parts that have ended

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/wire/wire.hpp"
@@ -47,6 +48,46 @@ struct KeyHead {
     std::uint8_t domain;  // of the sender, as its hello numbers them
     std::uint8_t bytes;   // of the key behind it
 };
+/// Among the keys of an Rts in the place of a domain: a Loan, with which the receiver may read the
+/// buffer itself. Rts::address is then the buffer's place, which has a meaning for the transport.
+inline constexpr std::uint8_t kLoanDomain = 0xff;
+
+/// As tagwire_uct_loan_t, without the place.
+struct Loan {
+    std::uint32_t key;
+    std::uint32_t generation[2];  // the lower half first
+};
+static_assert(sizeof(Loan) == 12);
+
+/// A request with a loan alone, behind header and immediate: with the header and the transport's
+/// word it fits a cache line.
+struct LentRts {
+    Rts rts;
+    KeyHead head;
+    Loan loan;
+
+    static constexpr std::size_t kBytes = sizeof(Rts) + sizeof(KeyHead) + sizeof(Loan);
+
+    static LentRts of(const Rts& request, const Loan& given) {
+        LentRts message{request, {kLoanDomain, sizeof(Loan)}, given};
+        message.rts.key_count = 1;
+        return message;
+    }
+    void write(std::byte* to) const {
+        std::memcpy(to, &rts, sizeof rts);
+        std::memcpy(to + sizeof rts, &head, sizeof head);
+        std::memcpy(to + sizeof rts + sizeof head, &loan, sizeof loan);
+    }
+};
+/// False: it is no such request, or none that a well-behaved peer sends.
+[[nodiscard]] inline bool decode(WireBytes bytes, LentRts* message) {
+    return bytes.size() == LentRts::kBytes && take(&bytes, &message->rts) &&
+           take(&bytes, &message->head) && take(&bytes, &message->loan) &&
+           message->head.domain == kLoanDomain && message->head.bytes == sizeof(Loan) &&
+           message->rts.key_count == 1 && message->rts.send_id != 0 &&
+           (message->rts.flags & ~unsigned{kRtsFlags}) == 0;
+}
+
 /// The most that keys take behind an Rts, or behind the first key of an Rtr, heads included.
 inline constexpr std::size_t kKeysBytesMax = 512;
 

@@ -23,6 +23,8 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kRxAm, "rx_am", "messages", "active messages given to their handlers"},
     {WorkerCounter::kRndvGet, "rndv_get", "messages",
      "rendezvous messages received by reading the sender's memory"},
+    {WorkerCounter::kRndvLent, "rndv_lent", "messages",
+     "rendezvous messages whose buffer was read without a registration, which rndv_get counts too"},
     {WorkerCounter::kRndvPut, "rndv_put", "messages",
      "rendezvous messages received that the sender wrote into the receive buffer"},
     {WorkerCounter::kRndvCopy, "rndv_copy", "messages",

@@ -17,6 +17,7 @@ enum class WorkerCounter {
     kRxRndv,
     kRxAm,
     kRndvGet,
+    kRndvLent,
     kRndvPut,
     kRndvCopy,
     kAdvice,

@@ -325,6 +325,67 @@ TEST_F(MsgImpostorWrites, a_rendezvous_does_not_end_while_its_data_is_written) {
     expect_end(TW_OK);
 }
 
+/// Requests with loans that were never given.
+class MsgImpostorLends : public MsgImpostor {
+  protected:
+    void SetUp() override { ASSERT_NO_FATAL_FAILURE(greet()); }
+    void request(const proto::KeyHead& head, const proto::Loan& loan) {
+        Bytes message;
+        append(&message, proto::Header{impostor_.name(), proto::kTagged, 7});
+        append(&message, proto::Rts{data_.size(), 64, kSendId, 1, 0, {}});
+        append(&message, head);
+        append(&message, loan);
+        message.resize(sizeof(proto::Header) + sizeof(proto::Rts) + sizeof head + head.bytes);
+        impostor_.send(victim(), AmId::kRts, message);
+    }
+    tw_status_t receive() {
+        const tw_op_t how = op(&mark_);
+        return tw_tag_recv(victim().worker(), received_.data(), received_.size(), 7, 0, &how,
+                           nullptr);
+    }
+    void send_data(std::uint32_t receive_id) {
+        Bytes message;
+        append(&message, proto::RndvData{0, receive_id, impostor_.name()});
+        message.insert(message.end(), data_.begin(), data_.end());
+        impostor_.send(victim(), AmId::kData, message);
+    }
+
+    static constexpr std::uint32_t kSendId = 0x01000003;
+    Bytes received_ = Bytes(data_.size());
+};
+
+TEST_F(MsgImpostorLends, what_it_does_not_have_is_asked_for_in_messages) {
+    const proto::Loan loans[] = {{0, {0, 0}}, {5, {7, 0}}, {~0U, {~0U, ~0U}}, {77, {2, 1}}};
+    for (const proto::Loan& loan : loans) {
+        ASSERT_EQ(receive(), TW_INPROGRESS);
+        request({proto::kLoanDomain, sizeof loan}, loan);
+        const auto cts = heard<proto::Cts>();
+        EXPECT_EQ(cts.send_id, kSendId);
+        EXPECT_EQ(cts.bytes, data_.size());
+        send_data(cts.receive_id);
+        expect_end(TW_OK);
+        EXPECT_EQ(received_, data_);
+        std::ranges::fill(received_, std::byte{0});
+    }
+    EXPECT_EQ(victim().counter("rndv_lent"), 0U);
+}
+
+TEST_F(MsgImpostorLends, a_message_that_is_not_there_any_more_ends_its_receive) {
+    ASSERT_EQ(receive(), TW_INPROGRESS);
+    request({proto::kLoanDomain, sizeof(proto::Loan)}, {5, {7, 0}});
+    const auto cts = heard<proto::Cts>();
+    impostor_.control(victim(), proto::DataEnd{cts.receive_id, UCS_ERR_CANCELED});
+    expect_end(TW_ERR_CANCELED);
+}
+
+TEST_F(MsgImpostorLends, a_loan_of_another_length_is_none) {
+    ASSERT_EQ(receive(), TW_INPROGRESS);
+    request({proto::kLoanDomain, sizeof(proto::Loan) - 1}, {5, {7, 0}});
+    send_data(heard<proto::Cts>().receive_id);
+    expect_end(TW_OK);
+    EXPECT_EQ(received_, data_);
+}
+
 TEST_F(MsgImpostor, advice_is_taken_where_it_can_be_followed) {
     ASSERT_NO_FATAL_FAILURE(greet());
     tw_explanation_t before{};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocols/index/id_table.hpp"
+#include "protocols/request/keys.hpp"
 #include "protocols/wire/am_header.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
@@ -189,6 +190,35 @@ TEST(Wire, the_keys_of_a_rendezvous_are_as_many_as_it_says) {
     }
     RtsBody too_long;
     EXPECT_FALSE(decode(header, bytes_of(Rts{100, 4096, 7, 0, 0, {}}) + 5000, &too_long));
+}
+
+TEST(Wire, a_request_with_a_loan_alone_is_one_of_keys_too) {
+    const LentRts sent = LentRts::of({100, 4096, 7, 0, kRtsCanPut, {}}, {5, {6, 7}});
+    Bytes bytes(LentRts::kBytes);
+    sent.write(bytes.data());
+    LentRts lent{};
+    ASSERT_TRUE(decode(bytes, &lent));
+    EXPECT_EQ(100U, lent.rts.length);
+    EXPECT_EQ(5U, lent.loan.key);
+    EXPECT_EQ(7U, lent.loan.generation[1]);
+    RtsBody body;
+    ASSERT_TRUE(decode(Header{1, kTagged, 9}, bytes, &body));
+    tagwire_uct_loan_t loan{};
+    ASSERT_TRUE(loan_of(body.keys.all(), body.rts.address, &loan));
+    EXPECT_EQ(4096U, loan.place);
+    EXPECT_EQ(5U, loan.key);
+    EXPECT_EQ((std::uint64_t{7} << 32) + 6, loan.generation);
+    for (std::size_t length = 0; length < bytes.size(); ++length)
+        EXPECT_FALSE(decode(WireBytes(bytes).first(length), &lent)) << length;
+    EXPECT_FALSE(decode(bytes + 1, &lent));
+    for (const Rts& wrong :
+         {Rts{100, 4096, 0, 1, 0, {}}, Rts{100, 4096, 7, 2, 0, {}}, Rts{100, 4096, 7, 1, 2, {}}})
+        EXPECT_FALSE(decode(bytes_of(wrong, sent.head, sent.loan), &lent));
+    const Rts rts{100, 4096, 7, 1, 0, {}};
+    EXPECT_FALSE(decode(bytes_of(rts, KeyHead{0, sizeof(Loan)}, sent.loan), &lent));
+    EXPECT_FALSE(decode(bytes_of(rts, KeyHead{kLoanDomain, 11}, sent.loan), &lent));
+    const Bytes other = bytes_of(KeyHead{kLoanDomain, 11}, std::uint64_t{1}, std::uint16_t{2});
+    EXPECT_FALSE(loan_of(other, 0, &loan)) << "a loan of another length is none";
 }
 
 TEST(Wire, an_offer_to_write_has_its_key_and_the_others) {
