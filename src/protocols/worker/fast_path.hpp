@@ -211,17 +211,12 @@ inline constexpr std::size_t kShortCopyMax = 256;
     worker.enter_again();
 }
 
-/// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
-/// kTagged and kImm. `is_multi`: the worker is.
-template <bool kIsLong>
-[[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
-                                             const Header& header, const std::byte* data,
-                                             std::size_t length, std::uint64_t imm, bool is_multi) {
+/// Ends a receive whose data is in its buffer. It is in no matcher any more. `header` has no flags
+/// but kTagged and kImm. `is_multi`: the worker is.
+[[gnu::always_inline]] inline void end_plain(WorkerCore& worker, Request& request, Endpoint& ep,
+                                             const Header& header, std::size_t length,
+                                             std::uint64_t imm, bool is_multi) {
     worker.count(WorkerCounter::kRxExpected);
-    if constexpr (kIsLong)
-        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
-    else
-        ucs::copy_short(request.buffer.base, data, length);
     tw_completion_t done;
     tell_plain(done, request.context, &request, header.flags, length);
     done.tag = header.tag;
@@ -234,6 +229,18 @@ template <bool kIsLong>
         return call_unlocked(worker, complete, done);
     const InCallback callback(worker);
     complete(&done);
+}
+
+/// As end_plain(), of data that is at `data`.
+template <bool kIsLong>
+[[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
+                                             const Header& header, const std::byte* data,
+                                             std::size_t length, std::uint64_t imm, bool is_multi) {
+    if constexpr (kIsLong)
+        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
+    else
+        ucs::copy_short(request.buffer.base, data, length);
+    end_plain(worker, request, ep, header, length, imm, is_multi);
 }
 
 }  // namespace tagwire::proto

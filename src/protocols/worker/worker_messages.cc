@@ -11,6 +11,7 @@
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/rndv_fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -153,6 +154,8 @@ ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
     if (ep == nullptr)
         return worker.of_nobody(header.sender, "rendezvous", came.length);
     const WireBytes behind = came.bytes().subspan(sizeof header);
+    if (take_lent(worker, *ep, header, behind))
+        return UCS_OK;
     if ((header.flags & kAnnounced) != 0)
         worker.receiver().announce(*ep, AmId::kRts, header, behind);
     else
@@ -244,6 +247,8 @@ ucs_status_t on_notice(WorkerCore& worker, const Came& came) {
 }
 
 ucs_status_t on_control(WorkerCore& worker, const Came& came) {
+    if (take_ats(worker, came.bytes()))
+        return UCS_OK;
     Control message;
     if (!decode(came.bytes(), &message))
         return worker.garbage("control message", came.length);
