@@ -93,6 +93,8 @@ class Victim {
         char byte = 0;
         EXPECT_EQ(::read(up_[0], &byte, 1), 1);
     }
+    /// Becomes readable when it has said something.
+    int from() const { return up_[0]; }
     void kill() const {
         EXPECT_EQ(::kill(process_, SIGKILL), 0);
         EXPECT_EQ(::waitpid(process_, nullptr, 0), process_);
