@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "protocols/victim.hpp"
 
@@ -185,10 +186,11 @@ class MsgRevoked : public ::testing::TestWithParam<std::size_t> {
         ASSERT_EQ(1, calls_) << "an end that is told twice";
         if (done_.status == TW_OK) {
             ++ends->old_bytes;
-            const auto wrong = std::find_if(buffer_.begin(), buffer_.begin() + GetParam(),
-                                            [&](std::byte b) { return b != old_byte(round); });
-            ASSERT_EQ(buffer_.begin() + GetParam(), wrong)
-                << "round " << round << ": byte " << wrong - buffer_.begin() << " is "
+            const std::span received = std::span(buffer_).first(GetParam());
+            const auto wrong =
+                std::ranges::find_if(received, [&](std::byte b) { return b != old_byte(round); });
+            ASSERT_EQ(received.end(), wrong)
+                << "round " << round << ": byte " << wrong - received.begin() << " is "
                 << static_cast<int>(*wrong);
         } else {
             ++ends->failures;
