@@ -20,7 +20,10 @@ constexpr std::size_t kRevokedMax = std::size_t{1} << 20;
 constexpr std::byte kNewByte{200};
 constexpr std::uint64_t kGreetingTag = 1;
 constexpr std::uint64_t kMessageTag = 2;
-constexpr unsigned kSpinsMax = 3000;  // some 15 us
+/// Some nanoseconds each; a close comes before, in and behind the read.
+unsigned spins_max(std::size_t bytes) {
+    return 3000 + static_cast<unsigned>(bytes / 64);
+}
 constexpr int kCallsUntilReady = 2000;
 
 std::byte old_byte(unsigned round) {
@@ -103,7 +106,7 @@ class Revoker {
         const tw_status_t sent = tw_tag_send(ep, buffer_.data(), bytes_, kMessageTag, &op, nullptr);
         if (sent != TW_INPROGRESS)
             _exit(7);
-        spin_randomly(random_, 2 * kSpinsMax);
+        spin_randomly(random_, 2 * spins_max(bytes_));
         if (random_() % 2 == 0)
             node.progress();
         if (tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr) < 0)
@@ -147,7 +150,7 @@ class MsgRevoked : public ::testing::TestWithParam<std::size_t> {
         node.done.clear();
         take_byte(from_child);
         std::fill_n(buffer_.begin(), GetParam(), std::byte{0});
-        spin_randomly(random_, kSpinsMax);
+        spin_randomly(random_, spins_max(GetParam()));
         tw_request_h request = nullptr;
         // A plain receive, and one that takes the general path.
         op.flags = 0;
