@@ -76,21 +76,39 @@ void read_ended(Request& request, ucs_status_t status) {
     receiver.rndv_ended(request, status);
 }
 
+void count_lent_read(WorkerCore& worker) {
+    worker.count(WorkerCounter::kRndvGet);
+    worker.count(WorkerCounter::kRndvLent);
+}
+
 void lent_read_ended(Request& request, ucs_status_t status) {
     if (status == UCS_ERR_CANCELED || status == UCS_ERR_UNSUPPORTED) {
         end_transfer(request);
         return request.worker->receiver().ask_for_data(request);
     }
-    if (status == UCS_OK) {
-        request.worker->count(WorkerCounter::kRndvGet);
-        request.worker->count(WorkerCounter::kRndvLent);
-    }
+    if (status == UCS_OK)
+        count_lent_read(*request.worker);
     read_ended(request, status);
 }
 
 /// In ticks; 0: it is not timed.
 std::uint64_t begin_of_read(const Request& request, const Endpoint& ep) {
     return is_learning(ep) && Advisor::is_learnt(request.wanted) ? ucs::ticks_now() : 0;
+}
+
+/// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
+/// it, which meets again whatever it was.
+bool try_read_lent(Request& request, Endpoint& ep, const tagwire_uct_loan_t& loan) {
+    if (request.buffer.list != nullptr || !ep.queue().has_nothing())
+        return false;
+    const std::uint64_t begun = begin_of_read(request, ep);
+    const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};
+    if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan) != UCS_OK)
+        return false;
+    count_lent_read(ep.worker);
+    if (begun != 0)
+        ep.worker.receiver().learn(ep, true, request.wanted, begun);
+    return true;
 }
 
 std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep,
@@ -191,6 +209,8 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
     tagwire_uct_loan_t loan;
     if (ep.state() == EpState::kReady && worker_.options().may_get() &&
         loan_of(keys, rts.address, &loan)) {
+        if (try_read_lent(request, ep, loan))
+            return rndv_ended(request, UCS_OK);
         request.transfer = make_lent_read(request, ep, loan).release();
         return ep.queue().push_data(request);
     }
@@ -312,8 +332,11 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_
 /// says so itself.
 void Receiver::rndv_ended(Request& request, ucs_status_t status) {
     Endpoint& ep = *request.ep;
-    if (!request.is_start || status != UCS_OK)
-        ep.control(Ats{.send_id = request.peer_id, .status = status});
+    const Ats ats{.send_id = request.peer_id, .status = status};
+    const bool is_free = ep.state() == EpState::kReady && ep.queue().has_nothing();
+    const bool is_for_sender = !request.is_start || status != UCS_OK;
+    if (is_for_sender && (!is_free || ep.queue().send_now(Control::of(ats)) != UCS_OK))
+        ep.control(ats);
     const bool was_read = request.transfer != nullptr && !request.transfer->is_put;
     if (was_read && status == UCS_ERR_INVALID_ADDR)
         status = UCS_ERR_CANCELED;
