@@ -55,6 +55,18 @@ TEST_F(KeyTableTest, a_key_is_good_until_it_is_removed_and_never_again) {
     }
 }
 
+// A forked child has the generations in common with its parent, and a copy of the rest.
+TEST_F(KeyTableTest, a_key_that_is_forgotten_ends_for_nobody_else) {
+    MemHandle made = handle();
+    ASSERT_TRUE(table_.add(made));
+    table_.forget(made);
+    EXPECT_EQ(find(made), nullptr);
+    EXPECT_EQ(generations_[key_index(made.key)], made.generation);
+    MemHandle next = handle();
+    ASSERT_TRUE(table_.add(next));
+    EXPECT_EQ(find(next), &bytes_[1]);
+}
+
 TEST_F(KeyTableTest, one_thread_may_have_all_keys) {
     std::vector<MemHandle> handles(kKeyIndexMax, handle());
     std::vector<bool> seen(kKeyIndexMax);
