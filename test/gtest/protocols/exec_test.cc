@@ -63,35 +63,25 @@ class MsgExec : public ::testing::TestWithParam<std::size_t> {
 
 TEST_P(MsgExec, no_bytes_of_another_program_of_the_sender_are_received) {
     const Victim victim = make_victim();
-    tw_context_params_t params{};
-    params.transports = kill_transports();
-    tw_context_h context = nullptr;
-    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
-    {
-        Node node(context);
-        const Bytes theirs = victim.start(node.address());
-        const tw_ep_params_t ep_params{
-            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
-        tw_ep_h ep = nullptr;
-        ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
-        while (node.counter("rx_unexpected") == 0)
-            node.progress();
-        // Both sides are ready: the data is read rather than asked for.
-        for (int i = 0; i < 100000; ++i)
-            node.progress();
-        victim.tell();
-        victim.await();
-        Bytes buffer(GetParam());
-        tw_op_t op{};
-        op.flags = TW_OP_COMPLETION;
-        ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), buffer.size(), 2, 0, &op, nullptr),
-                  TW_INPROGRESS);
-        while (node.done.empty())
-            node.progress();
-        EXPECT_EQ(node.done[0].status, TW_ERR_CONNECTION_RESET);
-        victim.kill();
-    }
-    tw_context_destroy(context);
+    LivingNode living;
+    Node& node = *living;
+    ASSERT_NE(living.meet(victim), nullptr);
+    while (node.counter("rx_unexpected") == 0)
+        node.progress();
+    // Both sides are ready: the data is read rather than asked for.
+    for (int i = 0; i < 100000; ++i)
+        node.progress();
+    victim.tell();
+    victim.await();
+    Bytes buffer(GetParam());
+    tw_op_t op{};
+    op.flags = TW_OP_COMPLETION;
+    ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), buffer.size(), 2, 0, &op, nullptr),
+              TW_INPROGRESS);
+    while (node.done.empty())
+        node.progress();
+    EXPECT_EQ(node.done[0].status, TW_ERR_CONNECTION_RESET);
+    victim.kill();
 }
 
 // Lengths that one side copies, and that both sides do.

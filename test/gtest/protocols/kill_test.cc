@@ -36,80 +36,69 @@ class MsgKill : public ::testing::Test {
 
 TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     const Victim victim(be_sending_victim);
-    tw_context_params_t params{};
-    params.transports = transports();
-    tw_context_h context = nullptr;
-    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
-    {
-        Node node(context);
-        const Bytes theirs = victim.start(node.address());
-        const tw_ep_params_t ep_params{
-            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
-        tw_ep_h ep = nullptr;
-        ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
-        while (node.counter("rx_unexpected") < 2)
-            node.progress();
-
-        const Bytes data = pattern(kLong, 2);
-        Bytes buffer(10);
-        int marks[6];
-        const auto op = [&](int i, std::uint32_t flags) {
-            tw_op_t how{};
-            how.context = &marks[i];
-            how.flags = flags | TW_OP_COMPLETION;
-            return how;
-        };
-        const tw_op_t rndv = op(0, 0), match = op(1, TW_OP_MATCH_COMPLETE), flush = op(2, 0),
-                      fence = op(3, TW_OP_FENCE);
-        tw_op_t directed = op(4, 0);
-        directed.source = ep;
-        ASSERT_EQ(tw_tag_send(ep, data.data(), kLong, 5, &rndv, nullptr), TW_INPROGRESS);
-        ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &match, nullptr), TW_INPROGRESS);
-        ASSERT_EQ(tw_ep_flush(ep, &flush, nullptr), TW_INPROGRESS);
-        ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &fence, nullptr), TW_INPROGRESS);
-        ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 6, 0, &directed, nullptr),
-                  TW_INPROGRESS);
-        for (int i = 0; i < 1000; ++i)
-            node.progress();
-        ASSERT_TRUE(node.done.empty());
-        victim.kill();
-        while (node.failures.empty() || node.done.size() < 5)
-            node.progress();
-        EXPECT_EQ(node.done.size(), 5U);
-        for (int i = 0; i < 5; ++i) {
-            const auto found = std::ranges::find_if(
-                node.done, [&](const tw_completion_t& done) { return done.context == &marks[i]; });
-            ASSERT_NE(found, node.done.end()) << i;
-            EXPECT_LT(found->status, TW_OK) << i;
-        }
-        EXPECT_EQ(node.failures.size(), 1U);
-        EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), node.failures[0].second);
-
-        // A message that had come in full is still there; one that had come in part is not.
-        node.done.clear();
-        const tw_op_t late = op(5, 0);
-        ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 1, 0, &late, nullptr),
-                  TW_INPROGRESS);
+    LivingNode living;
+    Node& node = *living;
+    const tw_ep_h ep = living.meet(victim);
+    while (node.counter("rx_unexpected") < 2)
         node.progress();
-        ASSERT_EQ(node.done.size(), 1U);
-        EXPECT_EQ(node.done[0].status, TW_OK);
-        EXPECT_EQ(buffer, pattern(10, 1));
-        tw_op_t peek{};
-        peek.flags = TW_OP_PEEK;
-        EXPECT_EQ(tw_tag_recv(node.worker(), nullptr, 0, 2, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
 
-        // And the worker goes on.
-        const Bytes more = pattern(100, 3);
-        Bytes received(100);
-        ASSERT_GE(tw_tag_send(node.to(node), more.data(), 100, 7, nullptr, nullptr), TW_OK);
-        ASSERT_EQ(tw_tag_recv(node.worker(), received.data(), 100, 7, 0, &late, nullptr),
-                  TW_INPROGRESS);
-        node.done.clear();
-        while (node.done.empty())
-            node.progress();
-        EXPECT_EQ(received, more);
+    const Bytes data = pattern(kLong, 2);
+    Bytes buffer(10);
+    int marks[6];
+    const auto op = [&](int i, std::uint32_t flags) {
+        tw_op_t how{};
+        how.context = &marks[i];
+        how.flags = flags | TW_OP_COMPLETION;
+        return how;
+    };
+    const tw_op_t rndv = op(0, 0), match = op(1, TW_OP_MATCH_COMPLETE), flush = op(2, 0),
+                  fence = op(3, TW_OP_FENCE);
+    tw_op_t directed = op(4, 0);
+    directed.source = ep;
+    ASSERT_EQ(tw_tag_send(ep, data.data(), kLong, 5, &rndv, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &match, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(ep, &flush, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &fence, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 6, 0, &directed, nullptr),
+              TW_INPROGRESS);
+    for (int i = 0; i < 1000; ++i)
+        node.progress();
+    ASSERT_TRUE(node.done.empty());
+    victim.kill();
+    while (node.failures.empty() || node.done.size() < 5)
+        node.progress();
+    EXPECT_EQ(node.done.size(), 5U);
+    for (int i = 0; i < 5; ++i) {
+        const auto found = std::ranges::find_if(
+            node.done, [&](const tw_completion_t& done) { return done.context == &marks[i]; });
+        ASSERT_NE(found, node.done.end()) << i;
+        EXPECT_LT(found->status, TW_OK) << i;
     }
-    tw_context_destroy(context);
+    EXPECT_EQ(node.failures.size(), 1U);
+    EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), node.failures[0].second);
+
+    // A message that had come in full is still there; one that had come in part is not.
+    node.done.clear();
+    const tw_op_t late = op(5, 0);
+    ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 1, 0, &late, nullptr), TW_INPROGRESS);
+    node.progress();
+    ASSERT_EQ(node.done.size(), 1U);
+    EXPECT_EQ(node.done[0].status, TW_OK);
+    EXPECT_EQ(buffer, pattern(10, 1));
+    tw_op_t peek{};
+    peek.flags = TW_OP_PEEK;
+    EXPECT_EQ(tw_tag_recv(node.worker(), nullptr, 0, 2, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+
+    // And the worker goes on.
+    const Bytes more = pattern(100, 3);
+    Bytes received(100);
+    ASSERT_GE(tw_tag_send(node.to(node), more.data(), 100, 7, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_tag_recv(node.worker(), received.data(), 100, 7, 0, &late, nullptr),
+              TW_INPROGRESS);
+    node.done.clear();
+    while (node.done.empty())
+        node.progress();
+    EXPECT_EQ(received, more);
 }
 
 /// The handler of id 1 keeps everything.
@@ -149,50 +138,40 @@ TEST_F(MsgKill, active_messages_of_a_killed_peer_stay_and_those_to_it_end) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const Victim victim(
         [](int to_parent, int from_parent) { be_am_victim(to_parent, from_parent, transports()); });
-    tw_context_params_t params{};
-    params.transports = transports();
-    tw_context_h context = nullptr;
-    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
-    {
-        Node node(context);
-        KeptAms kept(node);
-        const Bytes theirs = victim.start(node.address());
-        const tw_ep_params_t ep_params{
-            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
-        tw_ep_h ep = nullptr;
-        ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
-        const Bytes data = pattern(kLong, 1);
-        tw_op_t how{};
-        how.flags = TW_OP_COMPLETION | TW_OP_DELIVERY_COMPLETE;
-        ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), 10, &how, nullptr), TW_INPROGRESS);
-        while (kept.messages.size() < std::size(kAmLengths) || node.done.empty())
-            node.progress();
-        EXPECT_EQ(node.done[0].status, TW_OK) << "its handler has returned";
-        node.done.clear();
-        // The victim keeps the first, which is never received; the second waits for its end.
-        ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), kLong, &how, nullptr), TW_INPROGRESS);
-        how.flags |= TW_OP_FENCE;
-        ASSERT_EQ(tw_am_send(ep, 1, "h", 1, data.data(), 10, &how, nullptr), TW_INPROGRESS);
-        for (int i = 0; i < 1000; ++i)
-            node.progress();
-        EXPECT_TRUE(node.done.empty());
-        victim.kill();
-        while (node.failures.empty() || node.done.size() < 2)
-            node.progress();
-        EXPECT_EQ(node.done.size(), 2U);
-        for (const tw_completion_t& done : node.done)
-            EXPECT_LT(done.status, TW_OK);
-        for (const KeptAms::Kept& message : kept.messages) {
-            Bytes received(message.length);
-            EXPECT_EQ(tw_am_recv(node.worker(), message.message, received.data(), message.length,
-                                 nullptr, nullptr),
-                      message.is_rndv ? TW_ERR_CONNECTION_RESET : TW_OK);
-            EXPECT_TRUE(message.is_rndv || received == pattern(message.length, 1));
-        }
-        EXPECT_NE(node.description().find("unexpected: 0 messages in 0 bytes"), std::string::npos);
-        EXPECT_LT(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
+    LivingNode living;
+    Node& node = *living;
+    KeptAms kept(node);
+    const tw_ep_h ep = living.meet(victim);
+    const Bytes data = pattern(kLong, 1);
+    tw_op_t how{};
+    how.flags = TW_OP_COMPLETION | TW_OP_DELIVERY_COMPLETE;
+    ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), 10, &how, nullptr), TW_INPROGRESS);
+    while (kept.messages.size() < std::size(kAmLengths) || node.done.empty())
+        node.progress();
+    EXPECT_EQ(node.done[0].status, TW_OK) << "its handler has returned";
+    node.done.clear();
+    // The victim keeps the first, which is never received; the second waits for its end.
+    ASSERT_EQ(tw_am_send(ep, 1, nullptr, 0, data.data(), kLong, &how, nullptr), TW_INPROGRESS);
+    how.flags |= TW_OP_FENCE;
+    ASSERT_EQ(tw_am_send(ep, 1, "h", 1, data.data(), 10, &how, nullptr), TW_INPROGRESS);
+    for (int i = 0; i < 1000; ++i)
+        node.progress();
+    EXPECT_TRUE(node.done.empty());
+    victim.kill();
+    while (node.failures.empty() || node.done.size() < 2)
+        node.progress();
+    EXPECT_EQ(node.done.size(), 2U);
+    for (const tw_completion_t& done : node.done)
+        EXPECT_LT(done.status, TW_OK);
+    for (const KeptAms::Kept& message : kept.messages) {
+        Bytes received(message.length);
+        EXPECT_EQ(tw_am_recv(node.worker(), message.message, received.data(), message.length,
+                             nullptr, nullptr),
+                  message.is_rndv ? TW_ERR_CONNECTION_RESET : TW_OK);
+        EXPECT_TRUE(message.is_rndv || received == pattern(message.length, 1));
     }
-    tw_context_destroy(context);
+    EXPECT_NE(node.description().find("unexpected: 0 messages in 0 bytes"), std::string::npos);
+    EXPECT_LT(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
 }
 
 TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <type_traits>
 
@@ -103,6 +104,35 @@ class Victim {
   private:
     int up_[2], down_[2];
     pid_t process_;
+};
+
+/// A worker of the process that lives on, in a context of its own.
+class LivingNode {
+  public:
+    LivingNode() : context_(make_context()), node_(context_.get()) {}
+
+    Node& operator*() { return node_; }
+    /// Lets the victim begin. The endpoint to its worker.
+    tw_ep_h meet(const Victim& victim) {
+        const Bytes theirs = victim.start(node_.address());
+        const tw_ep_params_t params{
+            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
+        tw_ep_h ep = nullptr;
+        EXPECT_EQ(tw_ep_create(node_.worker(), &params, &ep), TW_OK);
+        return ep;
+    }
+
+  private:
+    static tw_context_h make_context() {
+        tw_context_params_t params{};
+        params.transports = kill_transports();
+        tw_context_h context = nullptr;
+        EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
+        return context;
+    }
+
+    std::unique_ptr<tw_context, ContextDeleter> context_;
+    Node node_;
 };
 
 }  // namespace tagwire::test

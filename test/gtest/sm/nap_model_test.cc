@@ -36,10 +36,9 @@ void nap_until_bound(Sleeper<Fences>& sleeper, DetRun& run) {
 
 // ---- Two who wait for each other
 
-/** Each answers the other and naps meanwhile, as two ranks do beside strangers. */
-template <class Fences, ArmOrder kArm = ArmOrder::kLooksBehind,
-          RingOrder kRing = RingOrder::kBehindPublish>
-void two_who_nap_for_each_other(DetRun& run) {
+/** Each answers the other by `send_to` and waits meanwhile by `wait`. */
+template <class Fences, ArmOrder kArm, class Wait, class SendTo>
+void two_who_wait_for_each_other(DetRun& run, const Wait& wait, const SendTo& send_to) {
     Sleeper<Fences> sides[2] = {Sleeper<Fences>(kArm), Sleeper<Fences>(kArm)};
     for (std::uint32_t side = 0; side < 2; ++side) {
         run.spawn([&, side] {
@@ -48,12 +47,21 @@ void two_who_nap_for_each_other(DetRun& run) {
                 const std::int64_t wanted = side == 0 ? i : i + 1;
                 while (self.received[0] < wanted)
                     if (!self.poll(run))
-                        self.arm_and_wait();
-                send<kRing>(sides[1 - side], static_cast<std::uint64_t>(i), run);
+                        wait(self);
+                send_to(sides[1 - side], static_cast<std::uint64_t>(i));
             }
         });
     }
     run.run();
+}
+
+/** By naps, as two ranks do beside strangers. */
+template <class Fences, ArmOrder kArm = ArmOrder::kLooksBehind,
+          RingOrder kRing = RingOrder::kBehindPublish>
+void two_who_nap_for_each_other(DetRun& run) {
+    two_who_wait_for_each_other<Fences, kArm>(
+        run, [](Sleeper<Fences>& self) { self.arm_and_wait(); },
+        [&run](Sleeper<Fences>& other, std::uint64_t i) { send<kRing>(other, i, run); });
 }
 
 TEST(NapModel, a_message_ends_the_nap_of_who_waits_for_it) {
@@ -88,20 +96,9 @@ TEST(NapModel, without_barriers_the_explorer_finds_a_nap_that_nobody_ends) {
 /** As two_who_nap_for_each_other(), on the word of the bell. */
 template <class Fences, ArmOrder kArm>
 void two_who_nap_on_a_word(DetRun& run) {
-    Sleeper<Fences> sides[2] = {Sleeper<Fences>(kArm), Sleeper<Fences>(kArm)};
-    for (std::uint32_t side = 0; side < 2; ++side) {
-        run.spawn([&, side] {
-            Sleeper<Fences>& self = sides[side];
-            for (std::int64_t i = 0; i < kMessagesEach; ++i) {
-                const std::int64_t wanted = side == 0 ? i : i + 1;
-                while (self.received[0] < wanted)
-                    if (!self.poll(run))
-                        self.nap();
-                sides[1 - side].send(0, static_cast<std::uint64_t>(i), run);
-            }
-        });
-    }
-    run.run();
+    two_who_wait_for_each_other<Fences, kArm>(
+        run, [](Sleeper<Fences>& self) { self.nap(); },
+        [&run](Sleeper<Fences>& other, std::uint64_t i) { other.send(0, i, run); });
 }
 
 TEST(NapModel, a_message_ends_a_nap_on_the_word_of_the_bell) {
