@@ -17,7 +17,7 @@ or an installation prefix; of libfabric likewise `fi_rdm_tagged_pingpong`, or `f
 TAGWIRE_BENCH_LIBFABRIC. The newest is what tagwire is judged by.
 
 A reading is: floor, ours, floor, each peer's, floor. It counts only when its floors agree within
-10 %, and near and far CPUs are told apart by the floor. Rounds of all rows take turns until each
+25 %, and near and far CPUs are told apart by the floor. Rounds of all rows take turns until each
 row has enough readings that count in one regime (--both: in each). Everything is measured with
 real-time priority where this process may give it.
 """

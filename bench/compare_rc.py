@@ -7,7 +7,7 @@ Usage: compare_rc.py --bin DIR --out DIR [--rounds N] [--rows WORD] [--no-instru
 DIR holds the built programs. Results go to OUT/rc.json and OUT/rc.txt. The device is the virtual
 HCA, on which all programs run; ours opens it by itself, the others are started by `tagwire vhca
 run`. As in compare.py a reading is bracketed by the cache line floor and counts only when the
-floors of its round agree within 10 %; ratios are taken within each round, and their median is
+floors of its round agree within 25 %; ratios are taken within each round, and their median is
 judged. The UCX is the newest of those in the path and in TAGWIRE_BENCH_UCX.
 """
 import argparse

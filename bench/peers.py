@@ -13,7 +13,7 @@ stopped it, what did so is in the table, beside the figures of the endpoints tha
 
 Rates: `tagwire perf` with 64 peers in turn, dc with each of its policies and the pool that is the
 default, against rc. As in compare.py a reading is bracketed by the cache line floor and counts only
-when the floors of its round agree within 10 %; ratios are taken within each round.
+when the floors of its round agree within 25 %; ratios are taken within each round.
 """
 import argparse
 import json

@@ -11,7 +11,7 @@ takes every way of forcing a protocol in turn, and between them the layer as it 
 with these costs (chosen) and without (modelled). All of it with data that stays (kept) and with
 data that the sender has just written (fresh). A reading is the figure of the choice beside that of
 one forced protocol in the same round. It counts only when the floors that both were taken beside
-agree within 10 %, and belongs to the regime of their median: near or far CPUs. Rounds go on until
+agree within 25 %, and belongs to the regime of their median: near or far CPUs. Rounds go on until
 each protocol at each size has N readings that count in one regime (--both: in each). The median of
 the ratios, choice over forced, must be at most 1.10 for each protocol in all four cases.
 

@@ -11,7 +11,7 @@ OUT/threads.json and OUT/threads.txt. UCX is each ucx_perftest of the path and o
 results: docs/reference/perf.md.
 
 A round takes all arrangements in turn, each between two floors. A row is the ratio of two of them
-in one round; it counts where their four floors agree within 10 %.
+in one round; it counts where their four floors agree within 25 %.
 """
 import argparse
 import json
