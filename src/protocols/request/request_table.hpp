@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -92,6 +93,16 @@ class RequestTable {
     /// The notice of a peer's operation, for poll(); in the budget until then. False: out of
     /// memory.
     [[nodiscard]] bool add_notice(const tw_completion_t& done);
+    /// A request that make_plain() made has ended, and nothing made it whole; its completion is
+    /// told by test().
+    void keep_plain(Request& request) {
+        request.has_ended = true;
+        request.is_posted = false;
+        if (request.is_abandoned)
+            return release_plain(request);
+        std::construct_at(&request.list_link);
+        testable_.push_back(request);
+    }
     /// The call that made `request` has returned already, with TW_INPROGRESS.
     void answer_later(Request& request);
     unsigned poll(tw_completion_t* completions, unsigned max);

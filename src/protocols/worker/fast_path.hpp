@@ -199,6 +199,11 @@ inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
 }
 
+/// ... and end_tested() one that the program tests.
+inline bool is_short_tested(const Request& request, std::size_t length) {
+    return !request.is_whole && request.is_for_test() && length <= request.buffer.length;
+}
+
 /// Data up to this length is copied by a few moves here.
 inline constexpr std::size_t kShortCopyMax = 256;
 
@@ -211,18 +216,33 @@ inline constexpr std::size_t kShortCopyMax = 256;
     worker.enter_again();
 }
 
-/// Ends a receive whose data is in its buffer. It is in no matcher any more. `header` has no flags
-/// but kTagged and kImm. `is_multi`: the worker is.
-[[gnu::always_inline]] inline void end_plain(WorkerCore& worker, Request& request, Endpoint& ep,
-                                             const Header& header, std::size_t length,
-                                             std::uint64_t imm, bool is_multi) {
-    worker.count(WorkerCounter::kRxExpected);
-    tw_completion_t done;
+/// The completion of a plain receive from `ep`. `header` has no flags but kTagged and kImm.
+[[gnu::always_inline]] inline void tell_plain_of(tw_completion_t& done, Request& request,
+                                                 Endpoint& ep, const Header& header,
+                                                 std::size_t length, std::uint64_t imm) {
     tell_plain(done, request.context, &request, header.flags, length);
     done.tag = header.tag;
     done.imm = imm;
     done.source = ep.worker_id;
     done.ep = ep.handle();
+}
+
+/// Ends a receive whose data is in its buffer, which the program tests. It is in no matcher any
+/// more.
+inline void end_tested(WorkerCore& worker, Request& request, Endpoint& ep, const Header& header,
+                       std::size_t length, std::uint64_t imm) {
+    worker.count(WorkerCounter::kRxExpected);
+    tell_plain_of(request.done, request, ep, header, length, imm);
+    worker.requests().keep_plain(request);
+}
+
+/// Ends a receive whose data is in its buffer, by its callback. `is_multi`: the worker is.
+[[gnu::always_inline]] inline void end_plain(WorkerCore& worker, Request& request, Endpoint& ep,
+                                             const Header& header, std::size_t length,
+                                             std::uint64_t imm, bool is_multi) {
+    worker.count(WorkerCounter::kRxExpected);
+    tw_completion_t done;
+    tell_plain_of(done, request, ep, header, length, imm);
     const tw_complete_cb_t complete = request.complete;
     worker.requests().release_plain(request);
     if (is_multi) [[unlikely]]
@@ -231,15 +251,22 @@ inline constexpr std::size_t kShortCopyMax = 256;
     complete(&done);
 }
 
+/// Data of a short message goes into the receive's buffer.
+template <bool kIsLong>
+[[gnu::always_inline]] inline void take_short(Request& request, const Endpoint& ep,
+                                              const std::byte* data, std::size_t length) {
+    if constexpr (kIsLong)
+        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
+    else
+        ucs::copy_short(request.buffer.base, data, length);
+}
+
 /// As end_plain(), of data that is at `data`.
 template <bool kIsLong>
 [[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
                                              const Header& header, const std::byte* data,
                                              std::size_t length, std::uint64_t imm, bool is_multi) {
-    if constexpr (kIsLong)
-        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
-    else
-        ucs::copy_short(request.buffer.base, data, length);
+    take_short<kIsLong>(request, ep, data, length);
     end_plain(worker, request, ep, header, length, imm, is_multi);
 }
 

@@ -26,7 +26,9 @@ Request* plain_receive(WorkerCore& worker, const Endpoint& ep, const Header& hea
                        std::uint64_t length) {
     auto& posted = worker.space(header.flags == kTagged).posted;
     auto* const request = static_cast<Request*>(posted.first(header.tag, ep.source));
-    return request != nullptr && is_short(*request, length) ? request : nullptr;
+    const bool is_plain = request != nullptr &&
+                          (is_short(*request, length) || is_short_tested(*request, length));
+    return is_plain ? request : nullptr;
 }
 
 }  // namespace
@@ -55,7 +57,10 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
         ep.control(ats);
     if (learns)
         worker.receiver().learn(ep, true, rts.length, begun);
-    end_plain(worker, *request, ep, header, rts.length, 0, worker.is_multi);
+    if (request->complete != nullptr)
+        end_plain(worker, *request, ep, header, rts.length, 0, worker.is_multi);
+    else
+        end_tested(worker, *request, ep, header, rts.length, 0);
     return true;
 }
 

@@ -57,6 +57,14 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
                                  worker.is_multi);
             return UCS_OK;
         }
+        if (request != nullptr && is_short_tested(*request, bytes)) {
+            if (bytes > kShortCopyMax)
+                take_short<true>(*request, ep, data + before, bytes);
+            else
+                take_short<false>(*request, ep, data + before, bytes);
+            end_tested(worker, *request, ep, header, bytes, imm);
+            return UCS_OK;
+        }
         if (request == nullptr &&
             worker.matches().add_plain(ep, header, imm, {data + before, bytes}))
             return UCS_OK;
