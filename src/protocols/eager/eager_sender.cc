@@ -80,7 +80,41 @@ struct PlainPacking {
     }
 };
 
+/// ... that asks for nothing.
+struct BarePacking {
+    Header header;
+    const void* data;
+    std::size_t bytes;
+    CopyIn copy;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const BarePacking*>(arg);
+        std::memcpy(to, &packing.header, sizeof packing.header);
+        packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
+            ucs::copy(kind, static_cast<std::byte*>(to) + sizeof packing.header, packing.data,
+                      packing.bytes);
+        });
+        return sizeof packing.header + packing.bytes;
+    }
+};
+
 }  // namespace
+
+bool EagerSender::try_send_plain(const void* data, std::size_t length, std::uint64_t tag,
+                                 bool is_tagged) {
+    constexpr Buffer kPlainBuffer{};
+    if (!ep_.may_send_short(0) || length == 0 || length + sizeof(Header) > ep_.rail().bcopy_max ||
+        length >= ep_.rndv().from(kPlainBuffer))
+        return false;
+    BarePacking packing{Envelope::of(ep_.peer_names, is_tagged, tag).header, data, length,
+                        CopyIn::of(ep_.copy_in, length)};
+    constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
+    if (uct_ep_am_bcopy(ep_.lane(), kId, BarePacking::pack, &packing, 0) < 0)
+        return false;  // whatever it is, it is met again
+    ep_.worker.count(WorkerCounter::kTxEager);
+    ep_.window().add_message(length);
+    return true;
+}
 
 bool EagerSender::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};

@@ -22,6 +22,9 @@ class EagerSender {
     /// Sends a plain message that fits one buffer of a free lane, without a request: messages that
     /// an urgent one passes may have them all. False: it is not plain, too long, or has to wait.
     bool try_send_at_once(const Outgoing& message);
+    /// As try_send_at_once(), of a message that asks for nothing (is_plain_send()) and is longer
+    /// than a short one; in a few steps, over lanes with nothing to do behind it.
+    bool try_send_plain(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
