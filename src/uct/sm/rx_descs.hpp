@@ -28,9 +28,26 @@ class RxDescs {
 
     /// The `bytes` bytes of a buffer as a callback may keep them; it goes on to settle(). Null: no
     /// descriptor now. A copy has given the buffer back.
-    void* hand_over(RxSegment& segment, std::uint32_t seg, std::size_t bytes) {
+    [[gnu::always_inline]] void* hand_over(RxSegment& segment, std::uint32_t seg,
+                                           std::size_t bytes) {
         if (!copies_always_ && segment.may_keep(seg)) [[likely]]
             return segment.buffer(seg);
+        return hand_over_copy(segment, seg, bytes);
+    }
+    /// After the callback that returned `status`.
+    [[gnu::always_inline]] void settle(RxSegment& segment, std::uint32_t seg, void* data,
+                                       ucs_status_t status) {
+        if (data != segment.buffer(seg)) [[unlikely]]
+            return settle_copy(data, status);
+        if (status == UCS_INPROGRESS)
+            ++segment.held;
+        else
+            segment.returns.give_back(seg);
+    }
+
+  private:
+    [[gnu::noinline]] void* hand_over_copy(RxSegment& segment, std::uint32_t seg,
+                                           std::size_t bytes) {
         std::byte* copy = copies_->take();
         if (copy == nullptr)
             return nullptr;
@@ -38,20 +55,11 @@ class RxDescs {
         segment.returns.give_back(seg);
         return copy;
     }
-    /// After the callback that returned `status`.
-    void settle(RxSegment& segment, std::uint32_t seg, void* data, ucs_status_t status) {
-        const bool is_shared = data == segment.buffer(seg);
-        if (status == UCS_INPROGRESS) {
-            if (is_shared)
-                ++segment.held;
-        } else if (is_shared) {
-            segment.returns.give_back(seg);
-        } else {
+    [[gnu::noinline]] void settle_copy(void* data, ucs_status_t status) {
+        if (status != UCS_INPROGRESS)
             copies_->put(static_cast<std::byte*>(data));
-        }
     }
 
-  private:
     uct::DescPool* copies_ = nullptr;  // abandons itself
     bool copies_always_ = false;       // headroom or an alignment that peers' buffers do not have
 };

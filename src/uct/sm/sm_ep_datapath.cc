@@ -144,20 +144,21 @@ ssize_t SmEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, uns
     const ucs_status_t status = room(1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    const std::uint32_t seg = link().segs->take();
-    std::byte* buffer = link().segs->buffer(seg);
+    Link& to = link();
+    const std::uint32_t seg = to.segs->take();
+    std::byte* buffer = to.segs->buffer(seg);
     const std::size_t bytes = pack(buffer, arg);
     if (bytes <= kAmInlineMax) {
         // The buffer is still only in our cache: a message this small travels in its slot.
-        copy_short(link().tx.slot().body, buffer, bytes);
-        link().segs->untake(seg);
-        link().publish(Control::make(Kind::kAm, id, length16(bytes)));
-    } else if (bytes <= link().iface.seg_bytes()) [[likely]] {
-        link().segs->shrink(seg, bytes);
-        publish_seg(link(), id, seg, buffer, bytes);
+        copy_short(to.tx.slot().body, buffer, bytes);
+        to.segs->untake(seg);
+        to.publish(Control::make(Kind::kAm, id, length16(bytes)));
+    } else if (bytes <= to.iface.seg_bytes()) [[likely]] {
+        to.segs->shrink(seg, bytes);
+        publish_seg(to, id, seg, buffer, bytes);
     } else {
-        link().segs->untake(seg);
-        return refuse("am_bcopy: packed bytes", bytes, link().iface.seg_bytes());
+        to.segs->untake(seg);
+        return refuse("am_bcopy: packed bytes", bytes, to.iface.seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
 }

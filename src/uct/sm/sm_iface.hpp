@@ -195,4 +195,14 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     SmConnections connections{*this, options_};
 };
 
+[[gnu::always_inline]] inline bool SmIface::hand_over(Link& link, std::uint32_t seg,
+                                                      std::size_t bytes, void** data_p,
+                                                      unsigned* flags_p) {
+    *data_p = descs.hand_over(*link.rx_segment, seg, bytes);
+    *flags_p = UCT_CB_PARAM_FLAG_DESC;
+    if (*data_p != link.rx_segment->buffer(seg) && *data_p != nullptr) [[unlikely]]
+        counters_.add(SmCounter::kCopiedDescs);
+    return *data_p != nullptr;
+}
+
 }  // namespace tagwire::sm

@@ -185,19 +185,11 @@ unsigned SmIface::poll_ring(Link& link) {
     return count;
 }
 
-bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
-                        unsigned* flags_p) {
-    *data_p = descs.hand_over(*link.rx_segment, seg, bytes);
-    *flags_p = UCT_CB_PARAM_FLAG_DESC;
-    if (*data_p != link.rx_segment->buffer(seg) && *data_p != nullptr) [[unlikely]]
-        counters_.add(SmCounter::kCopiedDescs);
-    return *data_p != nullptr;
-}
-
 namespace {
 
-/// Bytes of a buffer that a receiver asks for before it reads it; more comes by itself.
-constexpr std::size_t kPrefetchMax = 4096;
+/// Bytes of a buffer that a receiver asks for before it reads it; more comes by itself, and to ask
+/// for it holds up a copy between near processors.
+constexpr std::size_t kPrefetchMax = 1024;
 
 inline void prefetch(const std::byte* from, std::size_t bytes) {
     for (std::size_t at = 0; at < std::min(bytes, kPrefetchMax); at += kCacheLine)
