@@ -524,8 +524,9 @@ tw_status_t tw_request_cancel(tw_request_h request) try {
 
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
     TW_REFUSE_NULL(request);
-    WorkerCore& worker = *request_of(request).worker;
-    const BriefEntry entry(worker);
+    if (!request_of(request).worker->is_multi) [[likely]]  // no lock is kept for it: that costs
+        return RequestTable::test(request_of(request), done);
+    const BriefEntry entry(*request_of(request).worker);
     return RequestTable::test(request_of(request), done);
 }
 

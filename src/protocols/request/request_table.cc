@@ -458,6 +458,8 @@ void RequestTable::abandon(Request& request) {
     if (!request.has_ended)
         return;
     testable_.erase(request);
+    if (!request.is_whole) [[likely]]
+        return release_plain(request);
     release(request);
 }
 

@@ -83,6 +83,18 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
     return on_eager_among_others(worker, *ep, header, came);
 }
 
+/// The earliest receive of all matches, and on_eager() does not end it by a callback.
+[[gnu::noinline]] ucs_status_t on_eager_otherwise(WorkerCore& worker, Endpoint& ep, Request& first,
+                                                  Header header, Came came) {
+    const std::size_t length = came.length - sizeof header;
+    if (!is_short_tested(first, length))
+        return on_eager_among_others(worker, ep, header, came);
+    worker.space(true).posted.take_first();
+    take_short<false>(first, ep, came.data + sizeof header, length);
+    end_tested(worker, first, ep, header, length, 0);
+    return UCS_OK;
+}
+
 // Other functions get copies: an object that others refer to is made in memory for every message.
 template <bool kIsMulti>
 [[gnu::always_inline]] inline ucs_status_t on_eager(WorkerCore& worker, const Came& came) {
@@ -104,6 +116,8 @@ template <bool kIsMulti>
                              came.data + sizeof header, length, 0, kIsMulti);
             return UCS_OK;
         }
+        if (request != nullptr)
+            return on_eager_otherwise(worker, *ep, *request, header, came);
     }
     return on_eager_among_others(worker, *ep, header, came);
 }
