@@ -155,9 +155,20 @@ ucs_status_t tagwire_uct_ep_lend(uct_ep_h ep, const void* buffer, size_t length,
 }
 
 ucs_status_t tagwire_uct_ep_read_lent(uct_ep_h ep, const uct_iov_t* iov, size_t iovcnt,
-                                      const tagwire_uct_loan_t* loan) {
+                                      const tagwire_uct_loan_t* loan, uct_completion_t* comp) {
     uct::Lending* const lending = uct::iface_of(ep->iface).lending();
-    return lending == nullptr ? UCS_ERR_UNSUPPORTED : lending->read(ep, iov, iovcnt, *loan);
+    return lending == nullptr ? UCS_ERR_UNSUPPORTED : lending->read(ep, iov, iovcnt, *loan, comp);
+}
+
+ucs_status_t tagwire_uct_iface_set_lent_handler(uct_iface_h iface, tagwire_uct_lent_cb_t cb,
+                                                void* arg) {
+    if (uct::has_null(__func__, {{"iface", iface}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::Lending* const lending = uct::iface_of(iface).lending();
+    if (lending == nullptr)
+        return UCS_ERR_UNSUPPORTED;
+    lending->set_handler(cb, arg);
+    return UCS_OK;
 }
 
 ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_counter_t* counters,

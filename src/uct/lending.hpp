@@ -18,7 +18,9 @@ class Lending {
                               tagwire_uct_loan_t* loan_p) = 0;
     /// As tagwire_uct_ep_read_lent().
     virtual ucs_status_t read(uct_ep_h ep, const uct_iov_t* iov, std::size_t iovcnt,
-                              const tagwire_uct_loan_t& loan) = 0;
+                              const tagwire_uct_loan_t& loan, uct_completion_t* comp) = 0;
+    /// As tagwire_uct_iface_set_lent_handler().
+    virtual void set_handler(tagwire_uct_lent_cb_t callback, void* arg) = 0;
 
   protected:
     ~Lending() = default;

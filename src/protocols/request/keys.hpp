@@ -23,8 +23,10 @@ inline Loan wire_of(const tagwire_uct_loan_t& loan) {
              static_cast<std::uint32_t>(loan.generation >> 32)}};
 }
 
-inline tagwire_uct_loan_t lent_at(std::uint64_t place, const Loan& loan) {
-    return {place, loan.generation[0] | std::uint64_t{loan.generation[1]} << 32, loan.key, 0};
+/// The sender's number of its request is that of the buffer.
+inline tagwire_uct_loan_t lent_by(const Rts& rts, const Loan& loan) {
+    return {rts.address, loan.generation[0] | std::uint64_t{loan.generation[1]} << 32, loan.key,
+            rts.send_id};
 }
 
 struct Keys {
@@ -75,15 +77,14 @@ inline std::span<const std::byte> key_of(std::span<const std::byte> keys, std::u
     return {};
 }
 
-/// The loan of a request; `place` is its address. False: there is none.
-inline bool loan_of(std::span<const std::byte> keys, std::uint64_t place,
-                    tagwire_uct_loan_t* loan_p) {
+/// The loan of a request. False: there is none.
+inline bool loan_of(std::span<const std::byte> keys, const Rts& rts, tagwire_uct_loan_t* loan_p) {
     const auto bytes = key_of(keys, kLoanDomain);
     Loan loan;
     if (bytes.size() != sizeof loan)
         return false;
     std::memcpy(&loan, bytes.data(), sizeof loan);
-    *loan_p = lent_at(place, loan);
+    *loan_p = lent_by(rts, loan);
     return true;
 }
 

@@ -82,7 +82,8 @@ void count_lent_read(WorkerCore& worker) {
 }
 
 void lent_read_ended(Request& request, ucs_status_t status) {
-    if (status == UCS_ERR_CANCELED || status == UCS_ERR_UNSUPPORTED) {
+    const bool has_ended = status == UCS_ERR_CANCELED || status == UCS_ERR_UNSUPPORTED;
+    if (has_ended && request.ep->state() == EpState::kReady) {
         end_transfer(request);
         return request.worker->receiver().ask_for_data(request);
     }
@@ -97,13 +98,13 @@ std::uint64_t begin_of_read(const Request& request, const Endpoint& ep) {
 }
 
 /// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
-/// it, which meets again whatever it was.
+/// it, since it takes longer than a call, or another reason, which that meets again.
 bool try_read_lent(Request& request, Endpoint& ep, const tagwire_uct_loan_t& loan) {
     if (request.buffer.list != nullptr || !ep.queue().has_nothing())
         return false;
     const std::uint64_t begun = begin_of_read(request, ep);
     const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};
-    if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan) != UCS_OK)
+    if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan, nullptr) != UCS_OK)
         return false;
     count_lent_read(ep.worker);
     if (begun != 0)
@@ -207,8 +208,9 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
         return rndv_ended(request, UCS_OK);
     RndvScheme scheme = RndvScheme::kCopy;
     tagwire_uct_loan_t loan;
-    if (ep.state() == EpState::kReady && worker_.options().may_get() &&
-        loan_of(keys, rts.address, &loan)) {
+    if (ep.state() == EpState::kReady && worker_.options().may_get() && loan_of(keys, rts, &loan)) {
+        if (ep.rndv().keeps_receiver_busy(rts.length))
+            loan.id = 0;
         if (try_read_lent(request, ep, loan))
             return rndv_ended(request, UCS_OK);
         request.transfer = make_lent_read(request, ep, loan).release();

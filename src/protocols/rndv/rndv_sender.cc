@@ -339,6 +339,11 @@ bool RndvSender::awaits_receiver(const Request* request) const {
     return may_end(request) && request->peer_id == 0;
 }
 
+bool RndvSender::keeps_receiver_busy(std::uint64_t bytes) const {
+    const Request* const last = ep_.outstanding[static_cast<std::size_t>(Line::kMessages)].back();
+    return last != nullptr && awaits_receiver(last) && last->buffer.length >= bytes / 2;
+}
+
 /// `request` awaits_receiver().
 void RndvSender::send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes) {
     request.peer_id = receive_id;

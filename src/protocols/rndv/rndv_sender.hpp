@@ -63,6 +63,15 @@ class RndvSender {
     /// The request is a rendezvous of this endpoint whose data is in no queue and with no device:
     /// the receiver may end it.
     bool may_end(const Request* request) const;
+    /// The buffer of the request is lent at the moment, and its receiver may ask this side to write
+    /// parts of it.
+    bool has_lent(const Request& request) const {
+        return awaits_receiver(&request) && may_lend(request);
+    }
+
+    /// The peer is about to read a message of ours that is about as long as one of its own: each
+    /// side does best to read alone.
+    bool keeps_receiver_busy(std::uint64_t bytes) const;
 
   private:
     void register_source(Request& request);

@@ -29,14 +29,24 @@ TransferPart::~TransferPart() {
         uct_rkey_release(component, &key);
 }
 
+/// Begins to read or write the piece at `next`.
+ucs_status_t TransferPart::move_piece(uct_ep_h ep, const uct_iov_t& iov) {
+    if (transfer->is_lent) {
+        tagwire_uct_loan_t loan = transfer->loan;
+        loan.place += next;
+        return tagwire_uct_ep_read_lent(ep, &iov, 1, &loan, &done);
+    }
+    const auto move = transfer->is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
+    return move(ep, &iov, 1, transfer->address + next, key.rkey, &done);
+}
+
 bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
-    if (transfer->is_lent)
-        return read_lent(ep);
+    if (transfer->reads_whole())
+        return read_whole(ep);
     const Request& request = *transfer->request;
     const auto& cap = rail.attr().cap;
     const std::size_t most =
         std::min(transfer->is_put ? cap.put.max_zcopy : cap.get.max_zcopy, kPieceBytes);
-    const auto move = transfer->is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
     const std::uint64_t pieces_max = request.worker->options().rndv_fragments;
     done.status = UCS_OK;
     done.count = 1;  // ours, so that it does not fire before all are begun
@@ -46,7 +56,7 @@ bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
         iov.buffer = request.buffer.piece(next, &iov.length);
         iov.length = std::min({iov.length, most, end - next});
         ++done.count;
-        status = move(ep, &iov, 1, transfer->address + next, key.rkey, &done);
+        status = move_piece(ep, iov);
         if (status != UCS_INPROGRESS)
             --done.count;
         if (status != UCS_OK && status != UCS_INPROGRESS)
@@ -62,7 +72,7 @@ bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
     return true;
 }
 
-bool TransferPart::read_lent(uct_ep_h ep) {
+bool TransferPart::read_whole(uct_ep_h ep) {
     uct_iov_t iov[TW_IOV_MAX];
     std::size_t count = 0;
     for (std::uint64_t at = 0; at < end; at += iov[count++].length) {
@@ -70,11 +80,15 @@ bool TransferPart::read_lent(uct_ep_h ep) {
         iov[count].buffer = transfer->request->buffer.piece(at, &iov[count].length);
         iov[count].length = std::min<std::size_t>(iov[count].length, end - at);
     }
-    const ucs_status_t status = tagwire_uct_ep_read_lent(ep, iov, count, &transfer->loan);
+    done.status = UCS_OK;
+    done.count = 2;  // until release(), and until it is read
+    const ucs_status_t status = tagwire_uct_ep_read_lent(ep, iov, count, &transfer->loan, &done);
+    if (status != UCS_INPROGRESS)
+        done.count = status == UCS_ERR_NO_RESOURCE ? 0 : 1;
     if (status == UCS_ERR_NO_RESOURCE)
         return false;
-    done.status = status;
-    done.count = 1;  // until release()
+    if (status < 0)
+        uct_completion_update_status(&done, status);
     next = end;
     return true;
 }
@@ -92,6 +106,11 @@ Transfer::Transfer(Request& owner, Ended on_end) : request(&owner), ended(on_end
 
 bool Transfer::is_busy() const {
     return own.is_busy() || std::ranges::any_of(others, [](const auto& p) { return p->is_busy(); });
+}
+
+bool Transfer::reads_whole() const {
+    return is_lent && request->buffer.list != nullptr &&
+           own.end / request->buffer.count < kElementOfPieces;
 }
 
 bool Transfer::has_lost() const {

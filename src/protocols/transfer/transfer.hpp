@@ -31,6 +31,8 @@ struct StripeLane;
 
 /// The most that one read or write moves: a longer one would keep one peer's progress to itself.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+/// A list whose elements are shorter than that on average is filled by one read, where it can be.
+inline constexpr std::size_t kElementOfPieces = std::size_t{32} << 10;
 
 /// The bytes [begin, end) of a transfer, which one lane moves.
 struct TransferPart : ucs::FromReserve {
@@ -57,11 +59,14 @@ struct TransferPart : ucs::FromReserve {
     /// Begins as many pieces as may be under way at a time; they end together, after release().
     /// False: the transport has no room for the first.
     bool begin_pieces(uct_ep_h ep, const Rail& rail);
-    /// As begin_pieces(), of what is lent.
-    bool read_lent(uct_ep_h ep);
+    /// As begin_pieces(), of a list into which all that is lent is read at once.
+    bool read_whole(uct_ep_h ep);
     /// The caller has the part out of its queue: its pieces may end, also in this call.
     void release();
     bool is_busy() const { return done.count > 0; }
+
+  private:
+    ucs_status_t move_piece(uct_ep_h ep, const uct_iov_t& iov);
 };
 
 struct Transfer : ucs::FromReserve {
@@ -76,6 +81,8 @@ struct Transfer : ucs::FromReserve {
     /// Pieces are under way.
     bool is_busy() const;
     bool has_lost() const;
+    /// All elements of the request's list are filled by one read.
+    bool reads_whole() const;
     /// The request is not ended by the parts any more.
     bool is_abandoned() const { return request == nullptr || ending != UCS_OK; }
     /// The pieces of `part` that were under way have ended.
@@ -86,7 +93,7 @@ struct Transfer : ucs::FromReserve {
     Request* request;  // null: it has ended, and only the pieces are waited for
     const Ended ended;
     bool is_put = false;
-    bool is_lent = false;           // read by `loan`, as a whole, over the endpoint's lane alone
+    bool is_lent = false;           // read by `loan`, over the endpoint's lane alone
     bool has_lost_rail = false;     // the own lane has moved a lost part again
     std::uint64_t begun = 0;        // in ticks, of one that the receiver learns from; else 0
     std::uint64_t address = 0;      // of the peer's memory

@@ -44,9 +44,11 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
         return false;
     const bool learns = is_learning(ep) && Advisor::is_learnt(rts.length);
     const std::uint64_t begun = learns ? ucs::ticks_now() : 0;
-    const tagwire_uct_loan_t loan = lent_at(rts.address, message.loan);
+    tagwire_uct_loan_t loan = lent_by(rts, message.loan);
+    if (ep.rndv().keeps_receiver_busy(rts.length))
+        loan.id = 0;
     const uct_iov_t iov{request->buffer.base, rts.length, UCT_MEM_HANDLE_NULL, 0, 1};
-    if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan) != UCS_OK)
+    if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan, nullptr) != UCS_OK)
         return false;
     worker.space(header.flags == kTagged).posted.take_first();
     worker.count(WorkerCounter::kRxRndv);

@@ -381,6 +381,15 @@ ucs_status_t hear_reset(void* arg, void* data, size_t length, unsigned) {
     return UCS_OK;
 }
 
+/// The buffer of a rendezvous of ours that the peer reads, and is to get parts of.
+ucs_status_t find_lent(void* arg, std::uint32_t id, tagwire_uct_lent_t* lent_p) {
+    const Request* const request = static_cast<WorkerCore*>(arg)->requests().find(id);
+    if (request == nullptr || request->ep == nullptr || !request->ep->rndv().has_lent(*request))
+        return UCS_ERR_NO_ELEM;
+    *lent_p = {request->ep->lane(), request->buffer.base, request->buffer.length};
+    return UCS_OK;
+}
+
 }  // namespace
 
 void set_message_handlers(const Rail& rail, WorkerCore& worker) {
@@ -412,6 +421,8 @@ void set_message_handlers(const Rail& rail, WorkerCore& worker) {
     set(AmId::kData, handle<on_data>);
     set(AmId::kControl, handle<on_control>);
     set(AmId::kWireup, handle<on_wireup>);
+    if (lends(rail))
+        tagwire_uct_iface_set_lent_handler(rail.iface(), find_lent, &worker);
 }
 
 void drop_messages(const Rail& rail, WorkerCore& worker) {
@@ -422,6 +433,8 @@ void drop_messages(const Rail& rail, WorkerCore& worker) {
     }
     uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(AmId::kControl), hear_reset,
                              &worker, 0);
+    if (lends(rail))
+        tagwire_uct_iface_set_lent_handler(rail.iface(), nullptr, nullptr);
 }
 
 }  // namespace tagwire::proto

@@ -111,8 +111,30 @@ typedef struct tagwire_uct_loan {
     uint64_t place;       ///< Buffer's place, as the peer's transport finds it.
     uint64_t generation;  ///< With `key` the loan, which is the same for all buffers that are lent.
     uint32_t key;
-    uint32_t reserved;  ///< 0; it need not be carried.
+    /// Owner's number of the buffer (tagwire_uct_lent_cb_t), which the reader's program sets. 0:
+    /// the owner is not asked to copy parts of it.
+    uint32_t id;
 } tagwire_uct_loan_t;
+
+/// A buffer that is lent at the moment.
+typedef struct tagwire_uct_lent {
+    uct_ep_h ep;  ///< The endpoint that lends it.
+    const void* buffer;
+    size_t length;
+} tagwire_uct_lent_t;
+
+/// The peer reads a long buffer, of which it says that its number is `id` (tagwire_uct_loan_t), and
+/// this side may write parts of it to the peer, since two copy faster than one. `id` may be any
+/// number: the peer has sent it. UCS_OK: *lent_p is set, and the buffer is the library's to read
+/// until the callback is called again or progress ends. Any other status: no such buffer is lent,
+/// and the peer reads all of it. The callback calls nothing of the library.
+typedef ucs_status_t (*tagwire_uct_lent_cb_t)(void* arg, uint32_t id, tagwire_uct_lent_t* lent_p);
+
+/// Sets the callback that finds lent buffers by their numbers; null: none, so readers copy alone.
+/// Owner thread of the worker. UCS_ERR_UNSUPPORTED: the interface does not have
+/// TAGWIRE_UCT_IFACE_FLAG_LEND.
+TAGWIRE_API ucs_status_t tagwire_uct_iface_set_lent_handler(uct_iface_h iface,
+                                                            tagwire_uct_lent_cb_t cb, void* arg);
 
 /// Lends a buffer to the peer of an endpoint, without a registration: one loan, made at the first
 /// call, stands for all buffers that are lent over a connection. So a single buffer cannot be taken
@@ -127,31 +149,37 @@ typedef struct tagwire_uct_loan {
 ///
 /// \retval UCS_OK  *loan_p is set.
 /// \retval UCS_ERR_UNSUPPORTED  Not lent, and nothing was written: the interface does not have
-///     TAGWIRE_UCT_IFACE_FLAG_LEND, the peer is not known yet or could not read, no key is left, or
-///     the buffer is so long that a read by its key is faster (uct_md_mem_reg()).
+///     TAGWIRE_UCT_IFACE_FLAG_LEND, the peer is not known yet or could not read, or no key is left.
 TAGWIRE_API ucs_status_t tagwire_uct_ep_lend(uct_ep_h ep, const void* buffer, size_t length,
                                              tagwire_uct_loan_t* loan_p);
 
-/// Reads what the peer has lent into the elements of `iov`, all of it before it returns. Their
-/// total length is at most that of the buffer; the read begins at its start. `loan` may have any
-/// contents: what the peer did not lend is not read from other processes. With any status but
-/// UCS_OK the contents of `iov` are undefined. Owner thread of the worker.
+/// Reads what the peer has lent into the elements of `iov`. Their total length is at most that of
+/// the buffer; the read begins at its start, or where `loan->place` was moved to. A short read ends
+/// within the call. A long one goes on in progress, and both sides copy parts of it where the
+/// peer's handler knows `loan->id`; without `comp` it is refused. `loan` may have any contents:
+/// what the peer did not lend is not read from other processes. With any status but UCS_OK the
+/// contents of `iov` are undefined. Owner thread of the worker.
 ///
 /// \retval UCS_OK  The data is here, and was the peer's to give when it was read.
+/// \retval UCS_INPROGRESS  `comp` is told, with one of the other values.
+/// \retval UCS_ERR_BUSY  Nothing was read: `comp` is null, and the read would not end within the
+///     call.
 /// \retval UCS_ERR_CANCELED  The loan has ended: the peer may have taken this buffer back, or
 ///     another one. Its program is to be asked.
 /// \retval UCS_ERR_UNSUPPORTED  It cannot be read in this way: the interface does not have
 ///     TAGWIRE_UCT_IFACE_FLAG_LEND, the system does not permit it (any more), the peer's first
-///     packet has not come, or the length is more than 512 KiB. The peer's program is to be asked
-///     for messages.
+///     packet has not come, or more than 512 KiB go into more than 16 elements. The peer's program
+///     is to be asked for messages.
 /// \retval UCS_ERR_NO_RESOURCE  Nothing was read: the connection has read 512 KiB in this call of
-///     progress. To be called again after progress.
+///     progress, has too many operations under way, or is fenced. To be called again after
+///     progress.
 /// \retval UCS_ERR_INVALID_ADDR  The place is not in the peer's memory.
 /// \retval UCS_ERR_CONNECTION_RESET  The peer has ended, or executed another program.
 /// \retval UCS_ERR_IO_ERROR  The system's call has failed for another reason.
 /// \retval any other error  The endpoint has failed with it.
 TAGWIRE_API ucs_status_t tagwire_uct_ep_read_lent(uct_ep_h ep, const uct_iov_t* iov, size_t iovcnt,
-                                                  const tagwire_uct_loan_t* loan);
+                                                  const tagwire_uct_loan_t* loan,
+                                                  uct_completion_t* comp);
 
 /// Receives one fact: `key` in lower case with underscores ("zcopy_path"), `value` as text (numbers
 /// in decimal, units in the key). Both are valid during the call.

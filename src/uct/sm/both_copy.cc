@@ -41,7 +41,7 @@ void BothCopy::ask_owner(Op& get, std::byte* buffer) {
     get.generation = get.help->generation;
     link.send_control(Kind::kGetHelp,
                       GetHelpBody{reinterpret_cast<std::uintptr_t>(buffer), get.remote, get.length,
-                                  get.generation, get.key, get.help->index, 0});
+                                  get.generation, get.key, get.help->index, get.is_lent ? 1U : 0U});
 }
 
 void BothCopy::ask_sender(Op& receive) {
@@ -185,12 +185,12 @@ void BothCopy::deliver_rndv_help(Link& link, const RndvHelpBody& help) {
 
 void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
     if (help.word >= kRndvCount || help.address + help.length < help.address ||
-        help.remote + help.length < help.remote)
+        help.remote + help.length < help.remote || help.is_lent > 1)
         return iface_.ends.violation(link, "request to help with a get of impossible addresses");
     if (link.copy_path != CopyPath::kProcessVm || link.get_helps.size() >= kServesPause)
         return;  // the reader goes on alone
-    link.get_helps.push_back(
-        {help.address, help.remote, help.length, help.generation, help.key, help.word});
+    link.get_helps.push_back({help.address, help.remote, help.length, help.generation, help.key,
+                              help.word, help.is_lent != 0});
     iface_.add_work(link);
 }
 
@@ -231,9 +231,11 @@ bool BothCopy::step_rndv_help(Link& link) {
 bool BothCopy::step_get_help(Link& link) {
     while (!link.get_helps.empty()) {
         const GetHelp help = link.get_helps.front();
-        // Looked up for each chunk: the registration may have ended.
-        const std::byte* from = iface_.sm_md().resolve(help.key, help.remote, help.length,
-                                                       UCT_MD_MEM_ACCESS_REMOTE_GET);
+        // Looked up for each chunk: the registration, or the message, may have ended.
+        const std::byte* from = help.is_lent
+                                    ? iface_.loans.find(link, help.key, help.remote, help.length)
+                                    : iface_.sm_md().resolve(help.key, help.remote, help.length,
+                                                             UCT_MD_MEM_ACCESS_REMOTE_GET);
         const SharedChunks chunks(link.rx_segment->rndv(help.word), help.generation, help.length);
         const Written written =
             from == nullptr ? Written::kNothing : write_chunk(link, chunks, from, help.address);

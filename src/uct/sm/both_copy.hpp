@@ -86,6 +86,12 @@ class BothCopy {
     // ---- Reader
     /// Whether a copy of this length is worth two.
     [[nodiscard]] bool is_long(std::uint64_t bytes) const;
+    /// Whether the owner is asked to help with a read of lent memory: with a single one only from
+    /// twice that length on, since asking takes its time. In a stream the owner has nothing else to
+    /// do meanwhile.
+    [[nodiscard]] bool is_worth_asking(std::uint64_t bytes, bool is_in_stream) const {
+        return is_long(bytes) && (is_in_stream || bytes / 2 > min_bytes_);
+    }
     /// A get that has not begun, into this buffer: from here on the peer copies parts of it, too,
     /// unless there is a reason against it.
     void ask_owner(Op& get, std::byte* buffer);

@@ -29,7 +29,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 6;
+constexpr std::uint32_t kFormatVersion = 7;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 
@@ -73,7 +73,7 @@ enum class Kind : std::uint8_t {
     kPushAck,
     kAtomic,  // executed by the target
     kAtomicReply,
-    kGetHelp,    // the reader of registered memory asks its owner to copy chunks, too
+    kGetHelp,    // the reader of registered or lent memory asks its owner to copy chunks, too
     kOtherRing,  // the last message in this ring: the next is in the other one
     kLast = kOtherRing
 };

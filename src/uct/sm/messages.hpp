@@ -129,7 +129,8 @@ struct AtomicReplyBody {
     std::int32_t status;
 };
 
-// The requester reads [remote, remote + length) of the registration `key` into `address`.
+// The requester reads [remote, remote + length) into `address`: of the registration `key`, or of
+// the buffer that the owner has lent as number `key`.
 struct GetHelpBody {
     std::uint64_t address;
     std::uint64_t remote;
@@ -137,7 +138,7 @@ struct GetHelpBody {
     std::uint32_t generation;
     std::uint32_t key;
     std::uint32_t word;  // index of the RndvWord, in the requester's segment
-    std::uint32_t reserved;
+    std::uint32_t is_lent;
 };
 
 constexpr std::uint32_t kNoOp = 0xffffffffU;

@@ -143,6 +143,8 @@ ucs_status_t RemoteAccess::step_first(Op& op) {
 }
 
 void RemoteAccess::finish_step(Op& op, ucs_status_t status) {
+    if (op.is_lent)
+        status = iface_.loans.end_of(op.guard, status);
     if (op.is_first_step) {
         // Done within the call that started it: its return value says so, the completion is not
         // touched.
@@ -220,6 +222,8 @@ void RemoteAccess::use_messages_instead(Op& op) {
     Link& link = *op.owner;
     link.copy_path = CopyPath::kMessages;
     link.copy_reason = "process_vm_readv is not permitted any more";
+    if (op.is_lent)
+        return finish_step(op, UCS_ERR_UNSUPPORTED);  // a loan gives no right by messages
     if (op.is_first_step) {
         finish_step(op, UCS_ERR_NO_RESOURCE);  // nothing has moved: the caller tries again
         return;

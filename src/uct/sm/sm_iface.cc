@@ -49,9 +49,9 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
      "messages copied to a private descriptor (headroom, or too many held)"},
     {SmCounter::kRingChanges, "ring_changes", "changes",
      "changes between front and back ring: the receiver began to fall behind, or has caught up"},
-    {SmCounter::kLentReads, "lent_reads", "messages",
-     "messages whose data was read from memory that the peer lends without a registration"},
-    {SmCounter::kLentEnded, "lent_ended", "messages",
+    {SmCounter::kLentReads, "lent_reads", "reads",
+     "reads of memory that the peer lends without a registration"},
+    {SmCounter::kLentEnded, "lent_ended", "reads",
      "reads of lent memory that did not count, since the peer had taken memory back"},
 });
 

@@ -115,6 +115,7 @@ struct OpState {
     bool needs_steps = false;    // local work is left; otherwise it waits for the peer
     bool is_first_step = false;  // within the call that started it
     bool both_started = false;   // the sender was asked to help
+    bool is_lent = false;        // kCopyGet by a loan; `key` is the owner's number of the buffer
     std::uint32_t id = kNoOp;    // what the peer's answers carry: serial << kOpIndexBits | index
     Link* owner = nullptr;
     SmEp* ep = nullptr;
@@ -197,6 +198,7 @@ struct GetHelp {
     std::uint32_t generation = 0;
     std::uint32_t key = 0;
     std::uint32_t word = 0;
+    bool is_lent = false;  // `key` is the number of a lent buffer
 };
 
 /// A message to the peer that found the ring full.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long gets over sm: the owner of the memory copies a part of them when it can.
+// Long gets over sm, by key or by loan: the owner of the memory copies a part of them when it can.
 #include <uct/api/tagwire_uct.h>
 
 #include <algorithm>
@@ -17,9 +17,18 @@ namespace {
 constexpr std::size_t kLongBytes = (std::size_t{4} << 20) + 17;
 constexpr std::uint64_t kSeed = 11;
 
-Bytes bytes_of(std::uint64_t value) {
+enum class Right { kKey, kLoan };
+constexpr std::uint32_t kLentId = 5;
+
+template <class T>
+Bytes bytes_of(const T& value) {
     const auto* first = reinterpret_cast<const std::byte*>(&value);
     return {first, first + sizeof value};
+}
+template <class T>
+void take(const Bytes& bytes, T* value_p) {
+    ASSERT_EQ(sizeof(T), bytes.size());
+    std::ranges::copy(bytes, reinterpret_cast<std::byte*>(value_p));
 }
 
 std::uint64_t counter(const Entity& entity, std::string_view name) {
@@ -33,10 +42,48 @@ std::uint64_t counter(const Entity& entity, std::string_view name) {
     return 0;
 }
 
-/// Sends the remote key and the address of the owner's memory.
-void tell(const Side& side, const Buffer& memory) {
-    side.control.send(pack({memory.packed_rkey(), bytes_of(memory.address())}));
-}
+/// Memory with the pattern, of which it tells the reader. It is taken back when this ends.
+class Owned {
+  public:
+    Owned(const Side& side, Right right, std::size_t bytes = kLongBytes)
+        : side_(side), right_(right), memory_(side.self, bytes, Backing::kRegistered) {
+        fill_pattern(memory_.span(), kSeed);
+        tagwire_uct_loan_t loan{};
+        if (right == Right::kLoan) {
+            EXPECT_TRUE(progress_until(side.self, [&] {
+                return tagwire_uct_ep_lend(side.peer, memory_.data(), memory_.size(), &loan) ==
+                       UCS_OK;
+            }));
+            EXPECT_EQ(UCS_OK, tagwire_uct_iface_set_lent_handler(side.self.iface(), find, this));
+            loan.id = kLentId;
+        }
+        side.control.send(
+            pack({memory_.packed_rkey(), bytes_of(memory_.address()), bytes_of(loan)}));
+    }
+    Owned(const Owned&) = delete;
+    Owned& operator=(const Owned&) = delete;
+    ~Owned() {
+        if (right_ != Right::kLoan)
+            return;
+        tagwire_uct_iface_set_lent_handler(side_.self.iface(), nullptr, nullptr);
+        uct_ep_flush(side_.peer, UCT_FLUSH_FLAG_CANCEL, nullptr);
+        std::ranges::fill(memory_.span(), std::byte{0xee});
+    }
+    std::span<std::byte> span() const { return memory_.span(); }
+
+  private:
+    static ucs_status_t find(void* arg, std::uint32_t id, tagwire_uct_lent_t* lent_p) {
+        const auto& self = *static_cast<const Owned*>(arg);
+        if (id != kLentId)
+            return UCS_ERR_NO_ELEM;
+        *lent_p = {self.side_.peer, self.memory_.data(), self.memory_.size()};
+        return UCS_OK;
+    }
+
+    const Side& side_;
+    const Right right_;
+    Buffer memory_;
+};
 
 /// The owner's memory as the reader sees it.
 class Remote {
@@ -44,18 +91,31 @@ class Remote {
     explicit Remote(const Side& side) : side_(side) {
         const auto told = side.control.receive();
         const auto parts = unpack(told.value_or(Bytes()));
-        if (parts.size() != 2) {
+        if (parts.size() != 3) {
             ADD_FAILURE() << "the owner told nothing";
             return;
         }
         key_ = std::make_unique<RemoteKey>(side.self, parts[0]);
-        std::copy(parts[1].begin(), parts[1].end(), reinterpret_cast<std::byte*>(&address_));
+        take(parts[1], &address_);
+        take(parts[2], &loan_);
+        // A read by loan is refused until the owner's first packet has come, as lending is.
+        tagwire_uct_loan_t own{};
+        EXPECT_TRUE(loan_.id == 0 || progress_until(side.self, [&] {
+                        return tagwire_uct_ep_lend(side.peer, &own, sizeof own, &own) == UCS_OK;
+                    }));
     }
 
     /// Into `to` at the same offset.
     ucs_status_t get(const Buffer& to, std::size_t offset, std::size_t bytes,
                      uct_completion_t* completion) const {
         const uct_iov_t iov = to.iov(offset, bytes);
+        if (loan_.id != 0) {
+            tagwire_uct_loan_t loan = loan_;
+            loan.place += offset;
+            return retry(side_.self, [&] {
+                return tagwire_uct_ep_read_lent(side_.peer, &iov, 1, &loan, completion);
+            });
+        }
         return retry(side_.self, [&] {
             return uct_ep_get_zcopy(side_.peer, &iov, 1, address_ + offset, key_->get(),
                                     completion);
@@ -76,6 +136,7 @@ class Remote {
     const Side& side_;
     std::unique_ptr<RemoteKey> key_;
     std::uint64_t address_ = 0;
+    tagwire_uct_loan_t loan_{};
 };
 
 /// Progresses until the test or the other side says something.
@@ -99,10 +160,8 @@ void end(Pair& pair) {
 }
 
 /// The owner of memory with the pattern, until it has helped and was told to end.
-void help(const Side& side) {
-    Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-    fill_pattern(memory.span(), kSeed);
-    tell(side, memory);
+void help(const Side& side, Right right) {
+    const Owned memory(side, right);
     EXPECT_TRUE(progress_until(side.self, [&] { return counter(side.self, "helped_bytes") > 0; }));
     side.control.signal();
     progress_until_told(side);
@@ -116,10 +175,16 @@ void pass_on_and_end(Pair& pair) {
     end(pair);
 }
 
-class GetHelp : public ProcessTest {};
+class GetHelp : public ProcessTest, public ::testing::WithParamInterface<Right> {
+  protected:
+    /// The owner's part of a test that is about its help.
+    static SideRole helper() {
+        return [right = GetParam()](Side side) { help(side, right); };
+    }
+};
 
 // Each long get asks for help; who does not progress gives none, and being asked is no harm.
-TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_asked_for_ever) {
+TEST_P(GetHelp, an_owner_that_does_not_progress_is_not_asked_for_ever) {
     Pair pair(
         {},
         [](Side side) {
@@ -134,17 +199,15 @@ TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_asked_for_ever) {
             EXPECT_TRUE(side.self.errors.empty());
             side.control.signal();
         },
-        [](Side side) {
-            Buffer memory(side.self, 64 << 10, Backing::kRegistered);
-            fill_pattern(memory.span(), kSeed);
-            tell(side, memory);
+        [right = GetParam()](Side side) {
+            const Owned memory(side, right, 64 << 10);
             EXPECT_TRUE(side.control.await_signal());  // meanwhile it computes
         });
     pass_on(pair);
     end(pair);
 }
 
-TEST_F(GetHelp, both_sides_copy_and_every_byte_is_right) {
+TEST_P(GetHelp, both_sides_copy_and_every_byte_is_right) {
     Pair pair(
         {},
         [](Side side) {
@@ -162,11 +225,11 @@ TEST_F(GetHelp, both_sides_copy_and_every_byte_is_right) {
             EXPECT_TRUE(side.control.await_signal());
             side.control.signal();
         },
-        help);
+        helper());
     pass_on_and_end(pair);
 }
 
-TEST_F(GetHelp, many_at_once_end_in_any_order) {
+TEST_P(GetHelp, many_at_once_end_in_any_order) {
     Pair pair(
         {},
         [](Side side) {
@@ -192,11 +255,11 @@ TEST_F(GetHelp, many_at_once_end_in_any_order) {
             EXPECT_TRUE(side.control.await_signal());
             side.control.signal();
         },
-        help);
+        helper());
     pass_on_and_end(pair);
 }
 
-TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
+TEST_P(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
     Pair pair(
         {},
         [](Side side) {
@@ -206,10 +269,8 @@ TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
             EXPECT_TRUE(has_pattern(local.span(), kSeed));
             side.control.signal();
         },
-        [](Side side) {
-            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-            fill_pattern(memory.span(), kSeed);
-            tell(side, memory);
+        [right = GetParam()](Side side) {
+            const Owned memory(side, right);
             EXPECT_TRUE(side.control.await_signal());
             // Requests that came meanwhile are over.
             for (int i = 0; i < 100; ++i)
@@ -220,7 +281,7 @@ TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
     end(pair);
 }
 
-TEST_F(GetHelp, a_buffer_is_left_alone_after_its_get_was_cancelled) {
+TEST_P(GetHelp, a_buffer_is_left_alone_after_its_get_was_cancelled) {
     Pair pair(
         {},
         [](Side side) {
@@ -242,10 +303,8 @@ TEST_F(GetHelp, a_buffer_is_left_alone_after_its_get_was_cancelled) {
                 local.span(), [](std::byte byte) { return byte == std::byte{0xee}; }));
             side.control.signal();
         },
-        [](Side side) {
-            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-            fill_pattern(memory.span(), kSeed);
-            tell(side, memory);
+        [right = GetParam()](Side side) {
+            const Owned memory(side, right);
             progress_until_told(side);
             for (int i = 0; i < 10'000; ++i)
                 side.self.progress();
@@ -260,10 +319,11 @@ TEST_F(GetHelp, a_buffer_is_left_alone_after_its_get_was_cancelled) {
     end(pair);
 }
 
-TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
+TEST_P(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
+    const ucs_status_t ended = GetParam() == Right::kKey ? UCS_ERR_INVALID_ADDR : UCS_ERR_CANCELED;
     Pair pair(
         {},
-        [](Side side) {
+        [ended](Side side) {
             const Remote remote(side);
             Buffer local(side.self, kLongBytes, Backing::kRegistered);
             ucs_status_t status = UCS_OK;
@@ -274,14 +334,12 @@ TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
                     ASSERT_TRUE(has_pattern(local.span(), kSeed));
                 }
             }
-            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
+            EXPECT_EQ(ended, status);
             side.control.signal();
         },
-        [](Side side) {
+        [right = GetParam()](Side side) {
             {
-                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-                fill_pattern(memory.span(), kSeed);
-                tell(side, memory);
+                const Owned memory(side, right);
                 progress_until_told(side);
                 const std::uint64_t start = now_ns();
                 progress_until(side.self, [&] { return now_ns() - start > 30'000'000; });
@@ -294,7 +352,7 @@ TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
     end(pair);
 }
 
-TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
+TEST_P(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
     for (int round = 0; round < rounds_of_run(10); ++round) {
         Pair pair(
             {},
@@ -311,10 +369,8 @@ TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
                 }
                 EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
             },
-            [](Side side) {
-                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-                fill_pattern(memory.span(), kSeed);
-                tell(side, memory);
+            [right = GetParam()](Side side) {
+                const Owned memory(side, right);
                 for (;;)
                     side.self.progress();
             });
@@ -326,7 +382,7 @@ TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
     }
 }
 
-TEST_F(GetHelp, a_reader_that_dies_leaves_its_owner_unharmed) {
+TEST_P(GetHelp, a_reader_that_dies_leaves_its_owner_unharmed) {
     for (int round = 0; round < rounds_of_run(10); ++round) {
         Pair pair(
             {},
@@ -337,10 +393,8 @@ TEST_F(GetHelp, a_reader_that_dies_leaves_its_owner_unharmed) {
                 for (;;)
                     remote.get_all(local, 0, kLongBytes);
             },
-            [](Side side) {
-                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
-                fill_pattern(memory.span(), kSeed);
-                tell(side, memory);
+            [right = GetParam()](Side side) {
+                const Owned memory(side, right);
                 EXPECT_TRUE(progress_until(side.self, [&] { return !side.self.errors.empty(); }));
                 EXPECT_TRUE(has_pattern(memory.span(), kSeed));
             });
@@ -351,6 +405,9 @@ TEST_F(GetHelp, a_reader_that_dies_leaves_its_owner_unharmed) {
         EXPECT_EQ(0, pair.second.join());
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Rights, GetHelp, ::testing::Values(Right::kKey, Right::kLoan),
+                         [](const auto& of) { return of.param == Right::kKey ? "key" : "loan"; });
 
 }  // namespace
 }  // namespace tagwire::test

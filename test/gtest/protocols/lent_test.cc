@@ -10,9 +10,10 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::size_t kLentLengths[] = {1024, 2048, 4095, 16384, 40000};
+constexpr std::size_t kLentLengths[] = {1024,  2048,  4095,   16384,
+                                        40000, 65536, 300000, (std::size_t{2} << 20) + 3};
 constexpr std::size_t kLentLength = 40000;
-constexpr std::size_t kNotLent = 300000;  // both sides copy it
+constexpr std::size_t kLongMessage = 300000;
 
 class MsgLent : private Settings, public MsgTest {
   protected:
@@ -131,20 +132,22 @@ TEST_F(MsgLent, a_shorter_receive_gets_the_start) {
 
 TEST_F(MsgLent, a_list_gets_its_pieces) {
     connect();
-    const Bytes data = pattern(kLentLength, 4);
-    Bytes received(data.size());
-    tw_iov_t list[TW_IOV_MAX];
-    const std::size_t piece = data.size() / TW_IOV_MAX;
-    for (std::size_t i = 0; i < TW_IOV_MAX; ++i)
-        list[i] = {received.data() + i * piece, piece};
-    int sent = 0, got = 0;
-    const tw_op_t at = op(&got);
-    ASSERT_EQ(TW_INPROGRESS, tw_tag_recvv(node(1).worker(), list, TW_IOV_MAX, 5, 0, &at, nullptr));
-    ASSERT_EQ(TW_INPROGRESS, begin(data, 5, &sent));
-    EXPECT_EQ(TW_OK, end_of(node(1), &got).status);
-    EXPECT_EQ(data, received);
-    EXPECT_EQ(TW_OK, end_of(node(0), &sent).status);
-    expect_lent(1);
+    for (const std::size_t piece : {2500, 100'000}) {
+        const Bytes data = pattern(piece * TW_IOV_MAX, piece);
+        Bytes received(data.size());
+        tw_iov_t list[TW_IOV_MAX];
+        for (std::size_t i = 0; i < TW_IOV_MAX; ++i)
+            list[i] = {received.data() + i * piece, piece};
+        int sent = 0, got = 0;
+        const tw_op_t at = op(&got);
+        ASSERT_EQ(TW_INPROGRESS,
+                  tw_tag_recvv(node(1).worker(), list, TW_IOV_MAX, 5, 0, &at, nullptr));
+        ASSERT_EQ(TW_INPROGRESS, begin(data, 5, &sent));
+        EXPECT_EQ(TW_OK, end_of(node(1), &got).status);
+        EXPECT_EQ(data, received);
+        EXPECT_EQ(TW_OK, end_of(node(0), &sent).status);
+    }
+    expect_lent(2);
 }
 
 TEST_F(MsgLent, memory_that_both_sides_map_is_read_by_loads) {
@@ -198,7 +201,7 @@ TEST_F(MsgLent, a_flood_of_requests_is_read_in_several_calls) {
 
 TEST_F(MsgLent, messages_of_all_kinds_are_matched_in_order) {
     connect();
-    const std::size_t lengths[] = {10, 2000, 40000, kNotLent, 10, 5000, 0, 16384};
+    const std::size_t lengths[] = {10, 2000, 40000, kLongMessage, 10, 5000, 0, 16384};
     std::vector<Bytes> data;
     std::vector<std::unique_ptr<Plain>> receives;
     int sent[std::size(lengths)] = {};

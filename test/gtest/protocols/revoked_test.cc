@@ -243,7 +243,7 @@ TEST_P(MsgRevoked, a_receive_that_succeeds_has_the_bytes_of_the_message) {
                 GetParam(), ends.old_bytes, ends.failures, ends.nothing);
 }
 
-// Lengths that are lent, and those that are registered: one side copies, or both do.
+// Lengths that one side copies, and that both sides do.
 INSTANTIATE_TEST_SUITE_P(Lengths, MsgRevoked,
                          ::testing::Values(2048, 16384, 48000, 65536, 300000, kRevokedMax),
                          ::testing::PrintToStringParamName());

@@ -204,9 +204,10 @@ TEST(Wire, a_request_with_a_loan_alone_is_one_of_keys_too) {
     RtsBody body;
     ASSERT_TRUE(decode(Header{1, kTagged, 9}, bytes, &body));
     tagwire_uct_loan_t loan{};
-    ASSERT_TRUE(loan_of(body.keys.all(), body.rts.address, &loan));
+    ASSERT_TRUE(loan_of(body.keys.all(), body.rts, &loan));
     EXPECT_EQ(4096U, loan.place);
     EXPECT_EQ(5U, loan.key);
+    EXPECT_EQ(7U, loan.id);
     EXPECT_EQ((std::uint64_t{7} << 32) + 6, loan.generation);
     for (std::size_t length = 0; length < bytes.size(); ++length)
         EXPECT_FALSE(decode(WireBytes(bytes).first(length), &lent)) << length;
@@ -218,7 +219,7 @@ TEST(Wire, a_request_with_a_loan_alone_is_one_of_keys_too) {
     EXPECT_FALSE(decode(bytes_of(rts, KeyHead{0, sizeof(Loan)}, sent.loan), &lent));
     EXPECT_FALSE(decode(bytes_of(rts, KeyHead{kLoanDomain, 11}, sent.loan), &lent));
     const Bytes other = bytes_of(KeyHead{kLoanDomain, 11}, std::uint64_t{1}, std::uint16_t{2});
-    EXPECT_FALSE(loan_of(other, 0, &loan)) << "a loan of another length is none";
+    EXPECT_FALSE(loan_of(other, rts, &loan)) << "a loan of another length is none";
 }
 
 TEST(Wire, an_offer_to_write_has_its_key_and_the_others) {

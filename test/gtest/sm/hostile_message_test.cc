@@ -182,6 +182,10 @@ INSTANTIATE_TEST_SUITE_P(
                    [](RawPeer& p) {
                        p.publish(Kind::kGetHelp, sm::GetHelpBody{0x1000, ~0ULL - 6, 8, 1, 0, 0, 0});
                    }},
+        BadMessage{"get_help_neither_registered_nor_lent",
+                   [](RawPeer& p) {
+                       p.publish(Kind::kGetHelp, sm::GetHelpBody{0x1000, 0x1000, 8, 1, 0, 0, 2});
+                   }},
         BadMessage{"pull_of_no_rendezvous",
                    [](RawPeer& p) {
                        p.publish(Kind::kPull, sm::PullBody{0x1000, 8, 1, 0, 0, 0});

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "operations.hpp"
 #include "sm/hostile_fixture.hpp"
 #include "uct/sm/key_guard.hpp"
 #include "uct/sm/lending.hpp"
@@ -51,7 +52,7 @@ class SmLending : public ::testing::Test {
     ucs_status_t read(const tagwire_uct_loan_t& loan) {
         got.assign(lent.size(), std::byte{0});
         const uct_iov_t iov{got.data(), got.size(), UCT_MEM_HANDLE_NULL, 0, 1};
-        return tagwire_uct_ep_read_lent(backward, &iov, 1, &loan);
+        return tagwire_uct_ep_read_lent(backward, &iov, 1, &loan, nullptr);
     }
 
     Entity owner{resource_of("sm")};
@@ -81,7 +82,7 @@ TEST_F(SmLending, data_goes_into_the_pieces_of_a_list) {
     constexpr std::size_t kPieces = 30;  // 100 bytes each, more than a system call takes
     for (std::size_t i = 0; i < kPieces; ++i)
         iov.push_back({got.data() + i * 100, 100, UCT_MEM_HANDLE_NULL, 0, 1});
-    EXPECT_EQ(UCS_OK, tagwire_uct_ep_read_lent(backward, iov.data(), iov.size(), &loan));
+    EXPECT_EQ(UCS_OK, tagwire_uct_ep_read_lent(backward, iov.data(), iov.size(), &loan, nullptr));
     EXPECT_EQ(lent, got);
 }
 
@@ -93,16 +94,15 @@ TEST_F(SmLending, memory_of_the_domain_is_lent_by_its_place) {
     EXPECT_NE(0U, loan.place & sm::kPlaceInArena);
     Bytes there(5000);
     const uct_iov_t iov{there.data(), there.size(), UCT_MEM_HANDLE_NULL, 0, 1};
-    EXPECT_EQ(UCS_OK, tagwire_uct_ep_read_lent(backward, &iov, 1, &loan));
+    EXPECT_EQ(UCS_OK, tagwire_uct_ep_read_lent(backward, &iov, 1, &loan, nullptr));
     EXPECT_TRUE(has_pattern(there, 3));
 }
 
-TEST_F(SmLending, long_buffers_are_not_lent) {
-    Bytes longer(std::size_t{1} << 20);
-    tagwire_uct_loan_t loan{};
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED,
-              tagwire_uct_ep_lend(forward, longer.data(), longer.size(), &loan));
-    EXPECT_EQ(0U, loan.generation);
+TEST_F(SmLending, long_buffers_of_the_own_process_are_read_within_the_call) {
+    lent = pattern(std::size_t{1} << 20, 4);
+    const tagwire_uct_loan_t loan = lend(forward);
+    EXPECT_EQ(UCS_OK, read(loan));
+    EXPECT_EQ(lent, got);
 }
 
 TEST_F(SmLending, the_loan_ends_with_the_endpoint) {
@@ -166,6 +166,7 @@ TEST_F(SmLending, a_call_of_progress_reads_no_more_than_its_share) {
 /// The puppet has copies of both, at the same addresses.
 const std::uint64_t kProofWord = 0x70726f6f66776f72;
 const std::array<char, 64> kLentByPuppet = {"lent by another process"};
+std::array<std::byte, std::size_t{2} << 20> long_of_puppet;  // zeros
 
 class HostileLender : public HostilePeer {
   protected:
@@ -216,7 +217,21 @@ class HostileLender : public HostilePeer {
         got.assign(bytes, std::byte{0});
         const uct_iov_t iov{got.data(), got.size(), UCT_MEM_HANDLE_NULL, 0, 1};
         progress(1);  // a new call: there is a limit for each
-        return tagwire_uct_ep_read_lent(ep, &iov, 1, &loan);
+        return tagwire_uct_ep_read_lent(ep, &iov, 1, &loan, nullptr);
+    }
+
+    /// As read(), of one that may take several calls of progress.
+    ucs_status_t begin(const tagwire_uct_loan_t& loan, std::size_t bytes, Completion* done) {
+        got.assign(bytes, std::byte{0xee});
+        const uct_iov_t iov{got.data(), got.size(), UCT_MEM_HANDLE_NULL, 0, 1};
+        progress(1);
+        return tagwire_uct_ep_read_lent(ep, &iov, 1, &loan, done);
+    }
+    static tagwire_uct_loan_t long_loan() {
+        tagwire_uct_loan_t loan = loan_of_puppet();
+        loan.place = reinterpret_cast<std::uintptr_t>(long_of_puppet.data());
+        loan.id = 77;
+        return loan;
     }
 
     RawPeer peer;
@@ -270,8 +285,51 @@ TEST_F(HostileLender, that_names_memory_it_does_not_have_is_refused) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostileLender, that_lends_more_than_one_read_takes_is_asked_for_messages) {
-    EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(loan_of_puppet(), sm::kReadBytesMax + 1));
+TEST_F(HostileLender, that_lends_more_than_a_call_reads_needs_a_completion) {
+    EXPECT_EQ(UCS_ERR_BUSY, read(long_loan(), sm::kReadBytesMax + 1));
+    EXPECT_EQ(0U, counter("lent_reads"));
+}
+
+TEST_F(HostileLender, that_is_asked_to_help_and_does_not_is_read_alone) {
+    Completion done;
+    ASSERT_EQ(UCS_INPROGRESS, begin(long_loan(), long_of_puppet.size(), &done));
+    progress();
+    EXPECT_EQ(1, done.calls);
+    EXPECT_EQ(UCS_OK, done.ended);
+    EXPECT_TRUE(std::ranges::all_of(got, [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_EQ(1U, counter("lent_reads"));
+}
+
+TEST_F(HostileLender, that_ends_its_loan_amid_a_long_read_is_not_read) {
+    Completion done;
+    ASSERT_EQ(UCS_INPROGRESS, begin(long_loan(), long_of_puppet.size(), &done));
+    set_generation(kKey, kGeneration + 1);
+    progress();
+    EXPECT_EQ(1, done.calls);
+    EXPECT_EQ(UCS_ERR_CANCELED, done.ended);
+    EXPECT_EQ(0U, counter("lent_reads"));
+    EXPECT_EQ(1U, counter("lent_ended"));
+}
+
+TEST_F(HostileLender, that_names_long_memory_it_does_not_have_is_refused) {
+    tagwire_uct_loan_t loan = long_loan();
+    loan.place = std::uint64_t{1} << 40;
+    Completion done;
+    ucs_status_t status = begin(loan, long_of_puppet.size(), &done);
+    progress();
+    if (status == UCS_INPROGRESS)
+        status = done.ended;
+    EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
+    EXPECT_FALSE(peer.is_ended());
+    EXPECT_TRUE(others_go_on());
+}
+
+TEST_F(HostileLender, cannot_keep_a_long_read_that_is_cancelled) {
+    Completion done;
+    ASSERT_EQ(UCS_INPROGRESS, begin(long_loan(), long_of_puppet.size(), &done));
+    EXPECT_EQ(UCS_OK, uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr));
+    EXPECT_EQ(1, done.calls);
+    EXPECT_EQ(UCS_ERR_CANCELED, done.ended);
 }
 
 TEST_F(HostileLender, that_does_not_have_the_word_of_its_process_is_not_read) {
@@ -281,7 +339,85 @@ TEST_F(HostileLender, that_does_not_have_the_word_of_its_process_is_not_read) {
     Bytes there(64);
     const uct_iov_t iov{there.data(), there.size(), UCT_MEM_HANDLE_NULL, 0, 1};
     const tagwire_uct_loan_t loan = loan_of_puppet();
-    EXPECT_NE(UCS_OK, tagwire_uct_ep_read_lent(to_other, &iov, 1, &loan));
+    EXPECT_NE(UCS_OK, tagwire_uct_ep_read_lent(to_other, &iov, 1, &loan, nullptr));
+}
+
+// ---- A peer that asks for parts of what the victim lends
+
+std::array<std::byte, 64> written_in_puppet;
+
+class HostileReader : public HostileLender {
+  protected:
+    static constexpr std::uint32_t kId = 77;
+
+    HostileReader() {
+        answer_to_id = {ep, lent.data(), lent.size()};
+        tagwire_uct_iface_set_lent_handler(
+            victim.iface(),
+            [](void* arg, std::uint32_t id, tagwire_uct_lent_t* lent_p) {
+                if (id != kId)
+                    return UCS_ERR_NO_ELEM;
+                *lent_p = static_cast<HostileReader*>(arg)->answer_to_id;
+                return UCS_OK;
+            },
+            this);
+    }
+    /// Bytes that the victim writes to the peer, which asks for `length` bytes from `remote` on.
+    std::uint64_t ask(std::uint64_t remote, std::uint64_t length, std::uint32_t id = kId) {
+        const std::uint64_t before = counter("helped_bytes");
+        sm::RndvWord& word = peer.rndv(0);
+        ++generation_;
+        for (auto* const field : {&word.next, &word.done, &word.failed})
+            field->store(sm::rndv_word(generation_, 0U), std::memory_order_relaxed);
+        peer.publish(sm::Kind::kGetHelp,
+                     sm::GetHelpBody{reinterpret_cast<std::uintptr_t>(written_in_puppet.data()),
+                                     remote, length, generation_, id, 0, 1});
+        progress();
+        return counter("helped_bytes") - before;
+    }
+    std::uint64_t address(std::size_t offset = 0) const {
+        return reinterpret_cast<std::uintptr_t>(lent.data()) + offset;
+    }
+
+    const Bytes lent = pattern(64, 1);
+    tagwire_uct_lent_t answer_to_id{};
+
+  private:
+    std::uint32_t generation_ = 0;
+};
+
+TEST_F(HostileReader, gets_what_is_lent_to_it) {
+    EXPECT_EQ(64U, ask(address(), 64));
+    EXPECT_EQ(1U, ask(address(63), 1));
+}
+
+TEST_F(HostileReader, gets_nothing_but_what_is_lent) {
+    for (const std::uint32_t id : {0U, 1U, kId + 1, ~0U})
+        EXPECT_EQ(0U, ask(address(), 64, id)) << id;
+    EXPECT_EQ(0U, ask(address() - 1, 8));
+    EXPECT_EQ(0U, ask(address(1), 64));
+    EXPECT_EQ(0U, ask(address(), 65));
+    EXPECT_EQ(0U, ask(address(65), 1));
+    EXPECT_EQ(0U, ask(0, 64));
+    EXPECT_EQ(0U, ask(address(8), ~address(8)));
+    EXPECT_FALSE(peer.is_ended());
+    EXPECT_TRUE(others_go_on());
+}
+
+TEST_F(HostileReader, gets_nothing_that_is_lent_to_others) {
+    RawPeer other = make_lender(kProofWord);
+    const Endpoint to_other = back_to(other);
+    answer_to_id.ep = to_other;
+    EXPECT_EQ(0U, ask(address(), 64));
+    answer_to_id.ep = to_victim;  // of another interface
+    EXPECT_EQ(0U, ask(address(), 64));
+    EXPECT_FALSE(peer.is_ended());
+}
+
+TEST_F(HostileReader, gets_nothing_when_the_message_has_ended) {
+    tagwire_uct_iface_set_lent_handler(victim.iface(), nullptr, nullptr);
+    EXPECT_EQ(0U, ask(address(), 64));
+    EXPECT_FALSE(peer.is_ended());
 }
 
 // Any key, any generation, any place and length end with a status, and nothing is taken from
