@@ -120,23 +120,33 @@ bool RndvSender::takes(const Request& request) {
     return is_rndv != take_trial(request, is_rndv);
 }
 
+/// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
+bool RndvSender::is_learnt_of(const Request& request) const {
+    return Advisor::is_learnt(request.buffer.length) && request.buffer.list == nullptr &&
+           !request.is_am && is_learning(ep_);
+}
+
+/// One more message that is_learnt_of(); asked again, it has gone that way.
+void RndvSender::count_learnt(const Request& request, bool is_trial) {
+    last_long_ = request.order;
+    last_was_trial_ = is_trial;
+    ++long_messages_;
+}
+
 /// True: the message goes the other way than `is_rndv` says, as one of those that the receiver has
 /// asked for.
 bool RndvSender::take_trial(const Request& request, bool is_rndv) {
     const std::size_t length = request.buffer.length;
-    // The receiver learns nothing of active messages: their data waits for the program.
-    if (!Advisor::is_learnt(length) || request.buffer.list != nullptr || request.is_am ||
-        !is_learning(ep_))
+    if (!is_learnt_of(request))
         return false;
     if (request.order == last_long_)
         return last_was_trial_;
-    last_long_ = request.order;
-    ++long_messages_;
-    last_was_trial_ = trials_ > 0 && is_rndv != tries_rndv_ &&
-                      length <= ep_.rail().costs().eager_max && length < eager_end_;
-    if (last_was_trial_)
+    const bool is_trial = trials_ > 0 && is_rndv != tries_rndv_ &&
+                          length <= ep_.rail().costs().eager_max && length < eager_end_;
+    if (is_trial)
         --trials_;
-    return last_was_trial_;
+    count_learnt(request, is_trial);
+    return is_trial;
 }
 
 void RndvSender::set_eager_max(std::uint64_t bytes) {
@@ -280,11 +290,8 @@ bool RndvSender::try_start_at_once(Request& request) {
     }
     request.order = ep_.flushes().next_order();
     request.is_rndv = true;
-    if (Advisor::is_learnt(request.buffer.length) && is_learning(ep_)) {
-        last_long_ = request.order;
-        last_was_trial_ = false;
-        ++long_messages_;
-    }
+    if (is_learnt_of(request))
+        count_learnt(request, false);
     ep_.worker.count(WorkerCounter::kTxRndv);
     ep_.worker.set_outstanding(request, ep_);
     ep_.window().add_message(kKeysBytesMax);

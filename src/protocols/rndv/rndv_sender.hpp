@@ -80,6 +80,8 @@ class RndvSender {
     ucs_status_t lend(const Request& request, Rts* rts, Loan* loan);
     ucs_status_t send_lent(Request& request);
     ucs_status_t send_request(Request& request);
+    bool is_learnt_of(const Request& request) const;
+    void count_learnt(const Request& request, bool is_trial);
     bool take_trial(const Request& request, bool is_rndv);
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
