@@ -257,7 +257,7 @@ Cost cost_of(const RailCosts& rail, Protocol protocol, std::size_t bytes, Buffer
     const Curve& curve = rail.measured[index_of(protocol)];
     if (!curve.empty())
         cost = measured(cost, curve.at(static_cast<double>(bytes)));
-    if (protocol == Protocol::kRndvGet || protocol == Protocol::kRndvPut)
+    if (protocol == Protocol::kRndvPut || (protocol == Protocol::kRndvGet && !rail.lends))
         add_registration(rail, bytes, kind, &cost);
     return cost;
 }

@@ -88,6 +88,7 @@ struct RailCosts {
     bool can_get = false;
     bool can_put = false;
     bool registers = false;   // a message may register its buffer
+    bool lends = false;       // a read needs no registration of the buffer
     bool has_scheme = false;  // TAGWIRE_RNDV_SCHEME names `scheme`: that, else a copy
     Protocol scheme = Protocol::kRndvCopy;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/cost/rail_costs.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <algorithm>
 
 #include "protocols/transfer/transfer.hpp"
@@ -55,6 +57,7 @@ RailCosts start_costs(const RailFacts& facts) {
     costs.can_get = (iface.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0;
     costs.can_put = (iface.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0;
     costs.registers = facts.registers;
+    costs.lends = (iface.cap.flags & TAGWIRE_UCT_IFACE_FLAG_LEND) != 0;
     return costs;
 }
 

@@ -95,6 +95,17 @@ TEST(Cost, includes_registration_unless_there_is_a_handle) {
               -1);
 }
 
+TEST(Cost, has_no_registration_where_the_buffer_is_lent) {
+    RailCosts rail = network();
+    rail.lends = true;
+    EXPECT_EQ(term(cost_of(rail, Protocol::kRndvGet, 1000, BufferKind::kPlain), "registration"),
+              -1);
+    EXPECT_EQ(cost_of(rail, Protocol::kRndvGet, 1000, BufferKind::kPlain).ns,
+              cost_of(rail, Protocol::kRndvGet, 1000, BufferKind::kMapped).ns);
+    EXPECT_NEAR(term(cost_of(rail, Protocol::kRndvPut, 1000, BufferKind::kPlain), "registration"),
+                10000 + 60, 1e-6);
+}
+
 TEST(Cost, of_a_measured_protocol_is_what_was_measured) {
     RailCosts rail = network();
     auto& curve = rail.measured[static_cast<std::size_t>(Protocol::kParts)];
