@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "uct/ib/dc/dc_post.hpp"
+
 namespace tagwire::test {
 
 namespace {

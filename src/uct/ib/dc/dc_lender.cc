@@ -6,6 +6,7 @@
 
 #include "ucs/sys/process.hpp"
 #include "uct/ib/dc/dc_flow.hpp"
+#include "uct/ib/dc/dc_post.hpp"
 
 namespace tagwire::dc {
 

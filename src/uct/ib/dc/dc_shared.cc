@@ -7,6 +7,7 @@
 #include "ucs/log/log.hpp"
 #include "uct/ib/codes.hpp"
 #include "uct/ib/dc/dc_ep.hpp"
+#include "uct/ib/dc/dc_post.hpp"
 
 namespace tagwire::dc {
 

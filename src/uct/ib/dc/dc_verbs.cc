@@ -13,7 +13,6 @@
 #include "uct/ib/address.hpp"
 #include "uct/ib/codes.hpp"
 #include "uct/ib/dc/dc_refusal.hpp"
-#include "uct/ib/gather.hpp"
 
 /// As docs/how-to/vhca.md has it: what the virtual HCA tells and rdma-core does not.
 struct tagwire_vhca_tm_caps {
@@ -296,69 +295,6 @@ ucs_status_t restart_stream(const ib::IbMd& md, const DcVerbs& dc, const Initiat
                             std::uint16_t stream) {
     const int error = dc.reset_stream(initiator.qp.get(), stream);
     return error == 0 ? UCS_OK : failed(md, "mlx5dv_dci_stream_id_reset", error);
-}
-
-// ---- Posting
-
-namespace {
-
-void begin(ibv_qp_ex* qp, const ibv_send_wr& request) {
-    qp->wr_id = request.wr_id;
-    qp->wr_flags = request.send_flags;
-    if (request.opcode == IBV_WR_SEND) [[likely]]
-        return ibv_wr_send(qp);
-    const auto& rdma = request.wr.rdma;
-    const auto& atomic = request.wr.atomic;
-    switch (request.opcode) {
-        case IBV_WR_SEND_WITH_IMM:
-            return ibv_wr_send_imm(qp, request.imm_data);
-        case IBV_WR_RDMA_WRITE:
-            return ibv_wr_rdma_write(qp, rdma.rkey, rdma.remote_addr);
-        case IBV_WR_RDMA_READ:
-            return ibv_wr_rdma_read(qp, rdma.rkey, rdma.remote_addr);
-        case IBV_WR_ATOMIC_CMP_AND_SWP:
-            return ibv_wr_atomic_cmp_swp(qp, atomic.rkey, atomic.remote_addr, atomic.compare_add,
-                                         atomic.swap);
-        case IBV_WR_ATOMIC_FETCH_AND_ADD:
-            return ibv_wr_atomic_fetch_add(qp, atomic.rkey, atomic.remote_addr, atomic.compare_add);
-        default:
-            return ibv_wr_send(qp);
-    }
-}
-
-void set_data(ibv_qp_ex* qp, const ibv_send_wr& request) {
-    const auto count = static_cast<std::size_t>(request.num_sge);
-    if ((request.send_flags & IBV_SEND_INLINE) == 0)
-        return ibv_wr_set_sge_list(qp, count, request.sg_list);
-    if (count == 1) [[likely]] {
-        // NOLINTNEXTLINE: as verbs has it
-        void* const data = reinterpret_cast<void*>(request.sg_list->addr);
-        return ibv_wr_set_inline_data(qp, data, request.sg_list->length);
-    }
-    std::array<ibv_data_buf, ib::kSgesMax> pieces;
-    for (std::size_t i = 0; i < count; ++i) {
-        pieces[i] = {reinterpret_cast<void*>(request.sg_list[i].addr),  // NOLINT: as verbs has it
-                     request.sg_list[i].length};
-    }
-    ibv_wr_set_inline_data_list(qp, count, pieces.data());
-}
-
-}  // namespace
-
-int post_to(const Initiator& initiator, const ibv_send_wr* first, const TargetAddress& target,
-            std::uint16_t stream) {
-    ibv_qp_ex* const qp = initiator.extended;
-    ibv_wr_start(qp);
-    for (const ibv_send_wr* request = first; request != nullptr; request = request->next) {
-        begin(qp, *request);
-        if (initiator.has_streams)
-            mlx5dv_wr_set_dc_addr_stream(initiator.mlx5, target.path, target.number, target.key,
-                                         stream);
-        else
-            mlx5dv_wr_set_dc_addr(initiator.mlx5, target.path, target.number, target.key);
-        set_data(qp, *request);
-    }
-    return ibv_wr_complete(qp);
 }
 
 }  // namespace tagwire::dc

@@ -100,9 +100,4 @@ ucs_status_t restart(const ib::IbMd& md, const ib::Port& port, const InitiatorPa
 ucs_status_t restart_stream(const ib::IbMd& md, const DcVerbs& dc, const Initiator& initiator,
                             std::uint16_t stream);
 
-/// A chain of requests as ibv_post_send() takes it, all to one target: none of them is posted, or
-/// all. `stream` is ignored where the initiator has none. 0 or an errno value.
-int post_to(const Initiator& initiator, const ibv_send_wr* first, const TargetAddress& target,
-            std::uint16_t stream);
-
 }  // namespace tagwire::dc
