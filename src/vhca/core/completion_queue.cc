@@ -107,6 +107,8 @@ Cqe* CompletionQueue::claim() {
     }
     if (taker_ != nullptr)
         return device_.late.is_on() ? device_.late.scratch() : ring_.get();
+    if (producer_ == consumer_)
+        begin_ = producer_;
     return device_.late.is_on() ? device_.late.scratch() : &at(producer_);
 }
 
@@ -181,7 +183,7 @@ int CompletionQueue::resize(std::uint32_t cqe) {
     if (ring == nullptr)
         return ENOMEM;
     for (std::uint64_t index = consumer_; index != producer_; ++index)
-        ring[index & (capacity - 1)] = at(index);
+        ring[(index - begin_) & (capacity - 1)] = at(index);
     ring_ = std::move(ring);
     capacity_ = capacity;
     return 0;

@@ -2,6 +2,9 @@
 // Completion queue: a ring of entries and the rule when to announce them.
 //
 // Indices run free and are masked on use:  consumer_ <= producer_ <= consumer_ + capacity_.
+//   begin_:     index of the ring's first place. It moves to the next entry while the queue is
+//               empty, so that a program that keeps up has its completions in the same few lines of
+//               the cache, however long its queue is.
 //   announced_: entries before it were announced by an event. Arming announces at once exactly if
 //               producer_ > max(consumer_, announced_): a naive "not empty" announces twice what a
 //               program counts, "new ones only" loses those that came before the arming.
@@ -74,7 +77,7 @@ class CompletionQueue final : public Cq {
 
     CompletionQueue(Device::Impl& device, const CqConfig& config)
         : Cq(config.user), device_(device), taker_(config.consumer) {}
-    Cqe& at(std::uint64_t index) { return ring_[index & (capacity_ - 1)]; }
+    Cqe& at(std::uint64_t index) { return ring_[(index - begin_) & (capacity_ - 1)]; }
     static void give_back(const Cqe& cqe);
     void show(const Cqe& cqe);
     void hand_over(const Cqe& cqe);
@@ -91,6 +94,7 @@ class CompletionQueue final : public Cq {
     Armed armed_ = Armed::kNo;
     State state_ = State::kWell;
     std::uint64_t producer_ = 0, consumer_ = 0, announced_ = 0, solicited_ = 0;
+    std::uint64_t begin_ = 0;
 };
 
 }  // namespace tagwire::vhca

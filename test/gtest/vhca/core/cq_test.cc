@@ -11,8 +11,8 @@ class VhcaCq : public testing::Test {
     explicit VhcaCq(const WorldOptions& options = {}) : world(options) {}
 
     /// A message for b, with its completion.
-    void deliver(bool is_solicited = false) {
-        ASSERT_EQ(world.receive(1, 0, 64), 0);
+    void deliver(bool is_solicited = false, std::uint64_t wr_id = 1) {
+        ASSERT_EQ(world.receive(wr_id, 0, 64), 0);
         SendWork work{.flags = IBV_SEND_SIGNALED};
         work.flags |= is_solicited ? unsigned{IBV_SEND_SOLICITED} : 0U;
         ASSERT_EQ(world.send(1, 0, 8, work), 0);
@@ -104,6 +104,27 @@ TEST_F(VhcaCq, resizing_keeps_what_is_in_it) {
     for (int i = 0; i < 3; ++i)
         EXPECT_TRUE(world.b.poll());
     EXPECT_FALSE(world.b.poll());
+}
+
+TEST_F(VhcaCq, order_is_kept_where_the_queue_was_empty_before_and_through_a_resize) {
+    constexpr std::uint64_t kMessages = 40;  // more than once around
+    std::uint64_t delivered = 0, polled = 0;
+    const auto poll_next = [&] {
+        const auto completion = world.b.poll();
+        ASSERT_TRUE(completion);
+        EXPECT_EQ(completion->wc.wr_id, ++polled);
+    };
+    while (delivered < kMessages) {
+        for (std::uint64_t burst = delivered % 4; burst != UINT64_MAX; --burst)
+            deliver(false, ++delivered);
+        if (delivered % 3 == 0)
+            poll_next();
+        const std::uint32_t capacity = delivered % 2 == 0 ? 8 : 16;
+        EXPECT_EQ(world.b.cq->resize(capacity), 0);
+        while (polled < delivered)
+            poll_next();
+        EXPECT_FALSE(world.b.poll());
+    }
 }
 
 TEST_F(VhcaCq, destroying_a_queue_pair_takes_only_its_completions_away) {
