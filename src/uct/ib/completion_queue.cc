@@ -31,32 +31,6 @@ Completion from_plain(const ibv_wc& wc) {
     return completion;
 }
 
-// Each field costs a call, so only what the completion has is read.
-void read_extended(ibv_cq_ex* cq, Completion& completion) {
-    completion.wr_id = cq->wr_id;
-    completion.status = cq->status;
-    completion.qp_num = ibv_wc_read_qp_num(cq);
-    // A rendezvous that does not fit was matched like any other.
-    if (completion.status != IBV_WC_SUCCESS && completion.status != IBV_WC_TM_RNDV_INCOMPLETE)
-        [[unlikely]] {
-        completion.opcode = {};
-        completion.flags = 0;
-        return;
-    }
-    completion.opcode = ibv_wc_read_opcode(cq);
-    completion.byte_len = ibv_wc_read_byte_len(cq);
-    const unsigned flags = ibv_wc_read_wc_flags(cq);
-    completion.flags = flags;
-    if ((flags & IBV_WC_WITH_IMM) != 0)
-        completion.imm = be32toh(ibv_wc_read_imm_data(cq));
-    if ((flags & IBV_WC_TM_MATCH) != 0) {
-        ibv_wc_tm_info info;
-        ibv_wc_read_tm_info(cq, &info);
-        completion.tag = info.tag;
-        completion.app_ctx = info.priv;
-    }
-}
-
 }  // namespace
 
 ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_channel* channel,
@@ -105,14 +79,16 @@ unsigned CompletionQueue::take_plain(int count) {
     return static_cast<unsigned>(count);
 }
 
-/// ibv_start_poll() has found one.
-unsigned CompletionQueue::take_extended() {
+/// One was read; `error` is the answer of ibv_next_poll().
+unsigned CompletionQueue::take_more(int error) {
     ibv_cq_ex* const cq = extended_;
-    Completion* next = batch_;
-    int error = 0;
-    do {
+    Completion* next = batch_ + 1;
+    while (error == 0) {
         read_extended(cq, *next++);
-    } while (next != batch_ + kBatch && (error = ibv_next_poll(cq)) == 0);
+        if (next == batch_ + kBatch)
+            break;
+        error = ibv_next_poll(cq);
+    }
     ibv_end_poll(cq);
     if (error != 0 && error != ENOENT) [[unlikely]]
         poll_failed(error);

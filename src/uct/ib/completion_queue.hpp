@@ -13,6 +13,7 @@
 //      undefined, too.
 #pragma once
 
+#include <endian.h>
 #include <infiniband/verbs.h>
 #include <ucs/type/status.h>
 
@@ -54,7 +55,7 @@ class CompletionQueue {
                       void* context = nullptr);
 
     /// At most kBatch completions; they stay valid until the next call, be it of arm().
-    unsigned poll(const Completion** completions_p) {
+    [[gnu::always_inline]] unsigned poll(const Completion** completions_p) {
         *completions_p = batch_;
         if (has_stash_) [[unlikely]]
             return take_stash();
@@ -80,20 +81,27 @@ class CompletionQueue {
 
   private:
     // Mostly there is nothing, and then nothing is called but the device.
-    unsigned poll_device() {
+    [[gnu::always_inline]] unsigned poll_device() {
         if (extended_ == nullptr) {
             const int count = ibv_poll_cq(cq_.get(), kBatch, plain_);
             return count == 0 ? 0 : take_plain(count);
         }
+        ibv_cq_ex* const cq = extended_;
         ibv_poll_cq_attr attr{};
-        const int error = ibv_start_poll(extended_, &attr);
+        const int error = ibv_start_poll(cq, &attr);
         if (error != 0) [[likely]]  // no ibv_end_poll() either
             return error == ENOENT ? 0 : poll_failed(error);
-        return take_extended();
+        read_extended(cq, batch_[0]);
+        // One at a time, mostly.
+        if (const int after = ibv_next_poll(cq); after != ENOENT) [[unlikely]]
+            return take_more(after);
+        ibv_end_poll(cq);
+        return 1;
     }
+    static void read_extended(ibv_cq_ex* cq, Completion& completion);
     unsigned take_stash();
     unsigned take_plain(int count);
-    unsigned take_extended();
+    unsigned take_more(int error);
     [[gnu::cold]] static unsigned poll_failed(int error);
 
     OwnedCq cq_{nullptr, nullptr};
@@ -106,5 +114,32 @@ class CompletionQueue {
     Completion batch_[kBatch]{};
     ibv_wc plain_[kBatch];
 };
+
+// Each field costs a call, so only what the completion has is read.
+[[gnu::always_inline]] inline void CompletionQueue::read_extended(ibv_cq_ex* cq,
+                                                                  Completion& completion) {
+    completion.wr_id = cq->wr_id;
+    completion.status = cq->status;
+    completion.qp_num = ibv_wc_read_qp_num(cq);
+    // A rendezvous that does not fit was matched like any other.
+    if (completion.status != IBV_WC_SUCCESS && completion.status != IBV_WC_TM_RNDV_INCOMPLETE)
+        [[unlikely]] {
+        completion.opcode = {};
+        completion.flags = 0;
+        return;
+    }
+    completion.opcode = ibv_wc_read_opcode(cq);
+    completion.byte_len = ibv_wc_read_byte_len(cq);
+    const unsigned flags = ibv_wc_read_wc_flags(cq);
+    completion.flags = flags;
+    if ((flags & IBV_WC_WITH_IMM) != 0)
+        completion.imm = be32toh(ibv_wc_read_imm_data(cq));
+    if ((flags & IBV_WC_TM_MATCH) != 0) {
+        ibv_wc_tm_info info;
+        ibv_wc_read_tm_info(cq, &info);
+        completion.tag = info.tag;
+        completion.app_ctx = info.priv;
+    }
+}
 
 }  // namespace tagwire::ib

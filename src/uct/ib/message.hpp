@@ -19,8 +19,11 @@
 // Threads: none; plain data. docs/internals/formats/verbs.md has the tables.
 #pragma once
 
+#include <endian.h>
 #include <infiniband/tm_types.h>
+#include <uct/api/uct.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -43,6 +46,22 @@ struct Prefix {
     std::uint8_t value;
     std::uint8_t padding;    // bytes behind the data that are not part of it: 0 to 8
     std::uint32_t released;  // big endian: messages of the peer that we are done with, of all time
+
+    /// Put together in a register, so that one store writes it: the device reads it at once.
+    [[nodiscard]] static Prefix of(MessageKind kind, std::uint8_t value, std::uint8_t padding,
+                                   std::uint32_t released) {
+        static_assert(std::endian::native == std::endian::little && IBV_TMH_NO_TAG == 0);
+        return std::bit_cast<Prefix>(static_cast<std::uint64_t>(kind) << 8 |
+                                     std::uint64_t{value} << 16 | std::uint64_t{padding} << 24 |
+                                     std::uint64_t{htobe32(released)} << 32);
+    }
+    /// An active message with a possible id and no padding: what is compared is one word.
+    [[nodiscard]] bool is_plain_am() const {
+        static_assert((UCT_AM_ID_MAX & (UCT_AM_ID_MAX - 1)) == 0);
+        constexpr std::uint32_t kId = (UCT_AM_ID_MAX - 1) << 16;
+        const auto word = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(*this));
+        return (word & ~kId) == static_cast<std::uint32_t>(MessageKind::kAm) << 8;
+    }
 };
 static_assert(sizeof(Prefix) == 8 && sizeof(ibv_tmh) == 16 && sizeof(ibv_rvh) == 16);
 static_assert(offsetof(Prefix, released) == offsetof(ibv_tmh, app_ctx));

@@ -84,7 +84,7 @@ class MessageEp : public uct::BaseEp {
     [[gnu::always_inline]] Prefix prefix(MessageKind kind, std::uint8_t value,
                                          std::uint8_t padding) {
         told = released;
-        return {IBV_TMH_NO_TAG, kind, value, padding, htobe32(released)};
+        return Prefix::of(kind, value, padding, released);
     }
 
     // ---- Ends

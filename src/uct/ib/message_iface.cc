@@ -10,12 +10,6 @@
 
 namespace tagwire::ib {
 
-namespace {
-
-constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
-
-}  // namespace
-
 // ---- Set-up
 
 ucs_status_t MessageIface::open_queues() {
@@ -66,39 +60,14 @@ void MessageIface::describe_messages(const uct::DescribeSink& sink) const {
 
 // ---- Progress
 
-// Send completions wait while messages come, but not for long, and not while requests wait. While
-// no completion was asked for only failures can come.
-inline bool MessageIface::is_time_for_sends(bool has_moved) const {
-    constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
-    constexpr unsigned kQuietPerLook = 512;
-    if (has_work)
-        return true;
-    if (sends.signals_out() == 0)
-        return calls_ % kQuietPerLook == 0;
-    return !has_moved || calls_ % kBusyPerLook == 0;
-}
-
-unsigned MessageIface::progress() {
-    if (guard.is_inside()) [[unlikely]]
-        return 0;
+// The work that waits, too: is_time_for_sends() knows of it.
+unsigned MessageIface::look_at_sends() {
     const Completion* completions = nullptr;
-    unsigned moved = poll_receives(&completions);
+    unsigned moved = sends.cq().poll(&completions);
     if (moved != 0)
-        receive(completions, moved);
-    if (is_time_for_sends(moved != 0)) {
-        if (const unsigned ended = sends.cq().poll(&completions); ended != 0) {
-            end_sends(completions, ended);
-            moved += ended;
-        }
-    }
-    if (has_work) [[unlikely]]
+        end_sends(completions, moved);
+    if (has_work)
         moved += work();
-    calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
-    if (calls_ >= kCallsPerLook) [[unlikely]]
-        look_now_and_then();
-    count_moved(moved);
-    if (moved == 0)
-        worker().found_nothing(*this, 1);
     return moved;
 }
 

@@ -25,7 +25,6 @@ class MessageIface : public MessageReceiver {
     // ---- UCT operations (make_ops)
     ucs_status_t flush(unsigned flags, uct_completion_t* comp);
     ucs_status_t fence(unsigned flags);
-    unsigned progress();
     ucs_status_t event_arm(unsigned events);
 
     ucs::CounterSet counters() const override { return counts.set(kMessageCounterInfos); }
@@ -55,9 +54,13 @@ class MessageIface : public MessageReceiver {
     using MessageReceiver::MessageReceiver;
     ~MessageIface() override = default;
 
+    /// progress() of a transport, whose calls are inlined: `peer_of(qp_num)`, `deliver_common(c)`,
+    /// which is false where it has done nothing, and `deliver(c)` of all other messages.
+    template <class PeerOf, class DeliverCommon, class Deliver>
+    unsigned progress_by(const PeerOf& peer, const DeliverCommon& deliver_common,
+                         const Deliver& deliver);
+
     // ---- Properties of a transport
-    /// Messages are handed to deliver_x(), tag events to tag_event(); then end_receiving().
-    virtual void receive(const Completion* completions, unsigned count) = 0;
     /// The endpoint has failed, and all its operations have ended. False: it is the transport's
     /// own, or was destroyed before, and is gone.
     virtual bool settled(MessageEp& ep) = 0;
@@ -90,6 +93,7 @@ class MessageIface : public MessageReceiver {
 
     // ---- Send completions
     [[nodiscard]] bool is_time_for_sends(bool has_moved) const;
+    unsigned look_at_sends();
     void end_sends(const Completion* completions, unsigned count);
     void handle_sends();
     void send_completed(const Completion& completion);
@@ -103,6 +107,7 @@ class MessageIface : public MessageReceiver {
     [[nodiscard]] bool is_any_busy() const;
 
     // ---- Now and then
+    static constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
     void look_now_and_then();
     /// False: there is no room to ask it now.
     bool probe(MessageEp& ep);
@@ -118,6 +123,63 @@ class MessageIface : public MessageReceiver {
     std::uint64_t next_look_ = 0;  // ns
     Keepalive keepalive_;
 };
+
+// Send completions wait while messages come, but not for long, and not while requests wait. While
+// no completion was asked for only failures can come.
+inline bool MessageIface::is_time_for_sends(bool has_moved) const {
+    constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
+    constexpr unsigned kQuietPerLook = 512;
+    if (has_work)
+        return true;
+    if (sends.signals_out() == 0)
+        return calls_ % kQuietPerLook == 0;
+    return !has_moved || calls_ % kBusyPerLook == 0;
+}
+
+template <class PeerOf, class DeliverCommon, class Deliver>
+[[gnu::always_inline]] inline unsigned MessageIface::progress_by(
+    const PeerOf& peer, const DeliverCommon& deliver_common, const Deliver& deliver) {
+    if (guard.is_inside()) [[unlikely]]
+        return 0;
+    const Completion* completions = nullptr;
+    unsigned moved = poll_receives(&completions);
+    if (moved != 0) {
+        guard.enter();
+        receives_seen_ += moved;
+        bool are_common = true;
+        for (const Completion* each = completions; each != completions + moved; ++each) {
+            if (!TagList::is_own(each->wr_id)) {
+                if (deliver_common(*each)) [[likely]]
+                    continue;
+                deliver(*each);
+            } else if (TagEntry* const entry = tag_list.take_whole(*each); entry != nullptr) {
+                matched(*entry, peer(each->qp_num), *each);
+                continue;
+            } else {
+                tag_event(*each);
+            }
+            are_common = false;
+        }
+        if (are_common) [[likely]]
+            receives.refill();
+        else
+            end_receiving();
+        guard.leave();
+    }
+    if (is_time_for_sends(moved != 0)) [[unlikely]]
+        moved += look_at_sends();
+    if (moved == 0) {
+        calls_ += kCallsPerLook / kIdlePerLook;
+        if (calls_ >= kCallsPerLook) [[unlikely]]
+            look_now_and_then();
+        worker().found_nothing(*this, 1);
+        return 0;
+    }
+    if (++calls_ >= kCallsPerLook) [[unlikely]]
+        look_now_and_then();
+    count_moved(moved);
+    return moved;
+}
 
 inline MessageIface& MessageEp::owner() const {
     return static_cast<MessageIface&>(static_cast<uct::BaseIface&>(*iface));  // never null

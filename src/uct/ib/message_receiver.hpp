@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 
@@ -74,11 +75,13 @@ class MessageReceiver : public IbIface, public MessageParts {
     ucs_status_t open_receiving();
     ucs_status_t open_receives(unsigned tags, unsigned tag_ops, std::string* refusal_p);
     /// Polls: the completions, and how many.
-    unsigned poll_receives(const Completion** completions_p) {
+    [[gnu::always_inline]] unsigned poll_receives(const Completion** completions_p) {
         const unsigned found = receive_cq.poll(completions_p);
         receives_empty_ = found == 0;
         return found;
     }
+    /// Behind completions other than messages in `receives` and tags matched at once, which need
+    /// receives.refill() alone.
     void end_receiving() {
         receives.refill();
         if (limits.has_device_tags) {
@@ -94,7 +97,17 @@ class MessageReceiver : public IbIface, public MessageParts {
     /// Frees what the user left posted. The queue pairs are gone.
     void drop_receives();
 
-    // ---- Delivery of a message. Its length and kind have been checked.
+    // ---- Delivery of a message
+    /// The completion is that of an active message behind a valid prefix, without padding:
+    /// `*head_p` is a copy of it.
+    [[gnu::always_inline]] bool is_plain_am(const Completion& completion, Prefix* head_p) const {
+        if (completion.status != IBV_WC_SUCCESS || completion.byte_len < kMessageBytesMin ||
+            (completion.flags & IBV_WC_WITH_IMM) != 0)
+            return false;
+        std::memcpy(head_p, receives.message(completion.wr_id), sizeof *head_p);
+        return head_p->is_plain_am();
+    }
+    // Length and kind have been checked from here on.
     void deliver_am(MessageEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes) {
         count(MessageCounter::kDelivered);
         after_callback(ep, message,
@@ -126,13 +139,20 @@ class MessageReceiver : public IbIface, public MessageParts {
 
     // ---- Posted receives (message_tags.cc)
     /// The device has put a whole message where it belongs.
-    void matched(TagEntry& entry, MessageEp* ep) {
+    void matched(TagEntry& entry, MessageEp* ep, const Completion& message) {
         if (ep != nullptr) [[likely]] {
             ep->was_heard = true;
             release_credit(*ep);
         }
         entry.ctx->tag_consumed_cb(entry.ctx);
-        arrived(entry);
+        if ((message.flags & IBV_WC_WITH_IMM) != 0) [[unlikely]] {
+            TagList::fill(entry, message);
+            return arrived(entry);
+        }
+        uct_tag_context_t* const ctx = entry.ctx;
+        tag_list.finish(entry);
+        count(MessageCounter::kDeviceMatched);
+        ctx->completed_cb(ctx, message.tag, 0, message.byte_len, nullptr, UCS_OK);
     }
     void arrived(TagEntry& entry);
     void tag_event(const Completion& completion);

@@ -136,8 +136,9 @@ class TagList {
     /// A completion of the SRQ that concerns the list: TM_ADD, TM_DEL, TM_SYNC, TM_RECV with
     /// IBV_WC_TM_MATCH or IBV_WC_TM_DATA_VALID, and whatever failed with such a wr_id.
     TagEvent handle(const Completion& completion);
-    /// The common one of them: a posted entry gets its whole message, which is the kArrived event
-    /// of the entry answered. Null: it is another, and nothing was done.
+    /// The common one of them: a posted entry gets its whole message. The entry answered is told
+    /// as with kArrived, but what it says of its message is in the completion, or there after
+    /// fill(). Null: it is another completion, and nothing was done.
     TagEntry* take_whole(const Completion& completion) {
         constexpr unsigned kWhole = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID;
         const auto index = static_cast<std::uint32_t>(completion.wr_id);
@@ -148,14 +149,16 @@ class TagList {
             entry.forced || completion.status != IBV_WC_SUCCESS ||
             (completion.flags & kWhole) != kWhole) [[unlikely]]
             return nullptr;
+        entry.state = State::kTold;
+        return &entry;
+    }
+    static void fill(TagEntry& entry, const Completion& completion) {
         entry.qp_num = completion.qp_num;
         entry.tag = completion.tag;
         entry.app_ctx = completion.app_ctx;
         entry.imm = completion.imm;
         entry.has_imm = (completion.flags & IBV_WC_WITH_IMM) != 0;
         entry.byte_len = completion.byte_len;
-        entry.state = State::kTold;
-        return &entry;
     }
     /// The entry of a kArrived, kIncomplete, kCanceled or kFailed event is done with. Before the
     /// callback of its receive runs, that may post again.

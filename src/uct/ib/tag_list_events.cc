@@ -19,8 +19,10 @@ ucs_status_t status_of_receive(ibv_wc_status status) {
 }  // namespace
 
 TagEvent TagList::handle(const Completion& completion) {
-    if (TagEntry* entry = take_whole(completion); entry != nullptr)
+    if (TagEntry* entry = take_whole(completion); entry != nullptr) {
+        fill(*entry, completion);
         return {TagEvent::Kind::kArrived, true, UCS_OK, entry};
+    }
     return handle_rare(completion);
 }
 

@@ -30,6 +30,7 @@ class DcIface : public ib::MessageIface {
 
     // ---- UCT operations (make_ops)
     void close();
+    unsigned progress();
     ucs_status_t query(uct_iface_attr_t* attr);
     ucs_status_t get_address(uct_iface_addr_t* addr);
 
@@ -60,7 +61,8 @@ class DcIface : public ib::MessageIface {
     ucs_status_t make_own_target(const DcVerbs& dc);
 
     // ---- dc_receive.cc
-    void receive(const ib::Completion* completions, unsigned count) override;
+    /// False: deliver() looks closer, and nothing was done.
+    bool deliver_common(const ib::Completion& completion);
     void deliver(const ib::Completion& completion);
     void deliver_untagged(std::byte* message, std::size_t bytes);
     void drop(std::byte* message, const char* what);

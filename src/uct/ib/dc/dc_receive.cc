@@ -12,23 +12,25 @@ namespace tagwire::dc {
 
 using ib::MessageKind;
 
-void DcIface::receive(const ib::Completion* completions, unsigned count) {
-    guard.enter();
-    receives_seen_ += count;
-    for (unsigned i = 0; i < count; ++i) {
-        const ib::Completion& completion = completions[i];
-        if (!ib::TagList::is_own(completion.wr_id))
-            deliver(completion);
-        else if (ib::TagEntry* entry = tag_list.take_whole(completion); entry != nullptr)
-            matched(*entry, nullptr);
-        else
-            tag_event(completion);
-    }
-    end_receiving();
-    guard.leave();
+unsigned DcIface::progress() {
+    return progress_by(
+        [](std::uint32_t) { return static_cast<ib::MessageEp*>(nullptr); },
+        [this](const ib::Completion& completion) { return deliver_common(completion); },
+        [this](const ib::Completion& completion) { deliver(completion); });
 }
 
-void DcIface::deliver(const ib::Completion& completion) {
+// An active message.
+[[gnu::always_inline]] inline bool DcIface::deliver_common(const ib::Completion& completion) {
+    ib::Prefix head;
+    if (!is_plain_am(completion, &head)) [[unlikely]]
+        return false;
+    std::byte* const message = receives.message(completion.wr_id);
+    receives.consumed();
+    deliver_am(nullptr, message, head.value, completion.byte_len - sizeof head);
+    return true;
+}
+
+[[gnu::noinline]] void DcIface::deliver(const ib::Completion& completion) {
     std::byte* message = receives.message(completion.wr_id);
     receives.consumed();
     const std::size_t bytes = completion.byte_len;

@@ -130,6 +130,7 @@ RcIface::~RcIface() {
 // ---- Endpoints
 
 void RcIface::map_qp(std::uint32_t qp_num, RcEp* ep) {
+    heard_last_ = nullptr;
     auto& page = by_qp_[(qp_num >> 12) & 0xfff];
     if (page == nullptr) {
         if (ep == nullptr)

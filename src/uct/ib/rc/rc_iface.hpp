@@ -24,6 +24,7 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
 
     // ---- UCT operations (make_ops)
     void close();
+    unsigned progress();
     ucs_status_t query(uct_iface_attr_t* attr);
     ucs_status_t get_address(uct_iface_addr_t* addr);
 
@@ -78,7 +79,6 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
     void take_part(RcEp& ep, std::byte* message, std::size_t bytes, unsigned flags);
 
     // ---- Hooks of the base
-    void receive(const ib::Completion* completions, unsigned count) override;
     [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t qp_num) const override {
         return of_qp(qp_num);
     }
@@ -106,6 +106,7 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
     };
     ucs::ReserveVector<Destroyed> destroyed_;
     std::array<std::unique_ptr<QpPage>, 4096> by_qp_;
+    RcEp* heard_last_ = nullptr;  // of the last active message; it has its queue pairs
 };
 
 inline RcIface& RcEp::owner() const {

@@ -13,45 +13,33 @@ namespace tagwire::rc {
 using ib::Completion;
 using ib::MessageKind;
 
-void RcIface::receive(const Completion* completions, unsigned count) {
-    guard.enter();
-    receives_seen_ += count;
-    for (unsigned i = 0; i < count; ++i) {
-        const Completion& completion = completions[i];
-        if (ib::TagList::is_own(completion.wr_id))
-            if (ib::TagEntry* entry = tag_list.take_whole(completion); entry != nullptr)
-                matched(*entry, of_qp(entry->qp_num));
-            else
-                tag_event(completion);
-        else if (!deliver_common(completion)) [[unlikely]]
-            deliver(completion);
-    }
-    end_receiving();
-    guard.leave();
+unsigned RcIface::progress() {
+    return progress_by([this](std::uint32_t qp_num) { return of_qp(qp_num); },
+                       [this](const Completion& completion) { return deliver_common(completion); },
+                       [this](const Completion& completion) { deliver(completion); });
 }
 
 // An active message on the queue pair where it belongs.
-inline bool RcIface::deliver_common(const Completion& completion) {
-    RcEp* ep = of_qp(completion.qp_num);
-    if (ep == nullptr || completion.qp_num != ep->message_qp_num_ ||
-        completion.status != IBV_WC_SUCCESS || completion.byte_len < ib::kMessageBytesMin ||
-        (completion.flags & IBV_WC_WITH_IMM) != 0)
-        return false;
-    std::byte* message = receives.message(completion.wr_id);
+[[gnu::always_inline]] inline bool RcIface::deliver_common(const Completion& completion) {
+    RcEp* ep = heard_last_;
+    if (ep == nullptr || completion.qp_num != ep->message_qp_num_) [[unlikely]] {
+        ep = of_qp(completion.qp_num);
+        if (ep == nullptr || completion.qp_num != ep->message_qp_num_)
+            return false;
+        heard_last_ = ep;
+    }
     ib::Prefix head;
-    std::memcpy(&head, message, sizeof head);
-    const std::size_t bytes = completion.byte_len - sizeof head;
-    if (head.opcode != IBV_TMH_NO_TAG || head.kind != MessageKind::kAm ||
-        head.value >= UCT_AM_ID_MAX || head.padding > bytes)
+    if (!is_plain_am(completion, &head)) [[unlikely]]
         return false;
+    std::byte* const message = receives.message(completion.wr_id);
     receives.consumed();
     ep->was_heard = true;
     credits_.take(*ep, be32toh(head.released));
-    deliver_am(ep, message, head.value, bytes - head.padding);
+    deliver_am(ep, message, head.value, completion.byte_len - sizeof head);
     return true;
 }
 
-void RcIface::deliver(const Completion& completion) {
+[[gnu::noinline]] void RcIface::deliver(const Completion& completion) {
     // A message that lies in a buffer of ours.
     std::byte* message = receives.message(completion.wr_id);
     ib::ReceiveQueue& queue = limits.has_device_tags && fins.owns(message) ? fins : receives;
