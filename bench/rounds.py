@@ -15,8 +15,8 @@ import statistics
 import sys
 import time
 
-# Far is five times near. Within a regime the floors of one run move by a fifth, which changes what is
-# measured between them by less.
+# Far is five times near. Within a regime the floors of one run move by a fifth, which changes what
+# is measured between them by less.
 FLOOR_AGREES = 0.25
 FAR_FLOOR_NS = 100  # between the two regimes: about 30 to 60 ns near, 150 to 250 ns far
 REGIMES = ("near", "far")

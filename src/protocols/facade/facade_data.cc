@@ -66,8 +66,8 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
     return lock.lock_briefly_or_delegate(fill) == tagwire::ucs::Delegated::kNo;
 }
 
-/// The fast path of what is_plain(), but not short, or of a worker with a lock. Nothing here throws.
-/// False: the call takes the slow path.
+/// The fast path of what is_plain(), but not short, or of a worker with a lock. Nothing here
+/// throws. False: the call takes the slow path.
 [[gnu::always_inline]] inline bool try_send_otherwise(Endpoint& ep, const void* data, size_t length,
                                                       uint64_t tag, bool is_tagged) {
     WorkerCore& worker = ep.worker;
@@ -525,9 +525,9 @@ tw_status_t tw_request_cancel(tw_request_h request) try {
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
     TW_REFUSE_NULL(request);
     if (!request_of(request).worker->is_multi) [[likely]]  // no lock is kept for it: that costs
-        return RequestTable::test(request_of(request), done);
+        return request_of(request).test(done);
     const BriefEntry entry(*request_of(request).worker);
-    return RequestTable::test(request_of(request), done);
+    return request_of(request).test(done);
 }
 
 void tw_request_free(tw_request_h request) {

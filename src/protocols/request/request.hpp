@@ -176,6 +176,8 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
           context(op.context),
           flags(op.flags) {}
     void make_whole();
+    /// TW_INPROGRESS, or how it has ended; `*to` (or null) is the completion then.
+    tw_status_t test(tw_completion_t* to) const;
     /// It names what its operation names. request_table.cc lets go of it.
     void name(CompletionQueue* queue, CompletionCounter* count);
     /// The end of a matched receive reads two lines, and its callback reads the context.

@@ -122,6 +122,14 @@ void Request::make_whole() {
         done.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
 }
 
+tw_status_t Request::test(tw_completion_t* to) const {
+    if (!has_ended)
+        return TW_INPROGRESS;
+    if (to != nullptr)
+        copy_completion(done, to);
+    return done.status;
+}
+
 void Request::name(CompletionQueue* queue, CompletionCounter* count) {
     cq = queue;
     counter = count;
@@ -443,14 +451,6 @@ unsigned RequestTable::poll(tw_completion_t* completions, unsigned max) {
         release(*request);
     }
     return taken;
-}
-
-tw_status_t RequestTable::test(const Request& request, tw_completion_t* done) {
-    if (!request.has_ended)
-        return TW_INPROGRESS;
-    if (done != nullptr)
-        copy_completion(request.done, done);
-    return request.done.status;
 }
 
 void RequestTable::abandon(Request& request) {

@@ -93,8 +93,8 @@ class RequestTable {
     /// The notice of a peer's operation, for poll(); in the budget until then. False: out of
     /// memory.
     [[nodiscard]] bool add_notice(const tw_completion_t& done);
-    /// A request that make_plain() made has ended, and nothing made it whole; its completion is
-    /// told by test().
+    /// A request that make_plain() made has ended, and nothing made it whole; Request::test()
+    /// tells its completion.
     void keep_plain(Request& request) {
         request.has_ended = true;
         request.is_posted = false;
@@ -106,7 +106,6 @@ class RequestTable {
     /// The call that made `request` has returned already, with TW_INPROGRESS.
     void answer_later(Request& request);
     unsigned poll(tw_completion_t* completions, unsigned max);
-    static tw_status_t test(const Request& request, tw_completion_t* done);
     /// The program does not ask for its end any more.
     void abandon(Request& request);
     bool has_completions() const { return !completed_.empty(); }

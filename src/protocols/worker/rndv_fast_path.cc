@@ -26,8 +26,8 @@ Request* plain_receive(WorkerCore& worker, const Endpoint& ep, const Header& hea
                        std::uint64_t length) {
     auto& posted = worker.space(header.flags == kTagged).posted;
     auto* const request = static_cast<Request*>(posted.first(header.tag, ep.source));
-    const bool is_plain = request != nullptr &&
-                          (is_short(*request, length) || is_short_tested(*request, length));
+    const bool is_plain =
+        request != nullptr && (is_short(*request, length) || is_short_tested(*request, length));
     return is_plain ? request : nullptr;
 }
 
