@@ -2,18 +2,22 @@
 // Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
 // through the public API.
 //
-// Usage: instr_msg msg|imm|unexpected|handler|put|idle COUNT [TRANSPORTS [multi]]
+// Usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|idle COUNT [TRANSPORTS
+// [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing.
 // For each message a receive of 8 bytes is posted with a callback, the message sent, and the
 // receiving worker makes progress until it is delivered. "imm": the message has an immediate,
-// and the receive takes those of this sender only, as MPI over libfabric has it. "unexpected": the
+// and the receive takes those of this sender only, as MPI over libfabric has it. "whole": it has 128
+// bytes, which are too long for a slot of sm. "tested": the receive's end is asked for by its handle,
+// which is freed. "unexpected": the
 // message comes before its receive, which finds it. "handler": an
 // active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put to memory
 // of tw_mem_alloc(). The functions post_receive(), send_tagged(), send_to_handler(),
 // progress_until() are kept apart so that the profile splits the cost.
 #include <tagwire.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +103,33 @@ void on_am(void*, tw_am_t* am) {
         ++empty_polls;
 }
 
+constexpr std::size_t kWholeBytes = 128;
+
+[[gnu::noinline]] void post_whole(const Pair& pair, std::uint64_t tag, std::byte* data) {
+    tw_op_t op{};
+    op.complete = &on_received;
+    must(tw_tag_recv(pair.to, data, kWholeBytes, tag, 0, &op, nullptr), "tw_tag_recv");
+}
+
+[[gnu::noinline]] void send_whole(const Pair& pair, std::uint64_t tag, const std::byte* data) {
+    while (tw_tag_send(pair.ep, data, kWholeBytes, tag, nullptr, nullptr) == TW_ERR_NO_RESOURCE)
+        tw_worker_progress(pair.from);
+}
+
+[[gnu::noinline]] tw_request_h post_tested(const Pair& pair, std::uint64_t tag,
+                                           std::uint64_t* data) {
+    tw_request_h request = nullptr;
+    must(tw_tag_recv(pair.to, data, sizeof *data, tag, 0, nullptr, &request), "tw_tag_recv");
+    return request;
+}
+
+[[gnu::noinline]] void progress_until_tested(const Pair& pair, tw_request_h request) {
+    while (tw_request_test(request, nullptr) == TW_INPROGRESS)
+        empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
+    tw_request_free(request);
+    ++received;
+}
+
 /// The message is there.
 [[gnu::noinline]] void receive_kept(const Pair& pair, std::uint64_t tag, std::uint64_t* data) {
     tw_op_t op{};
@@ -179,7 +210,8 @@ int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
         std::fprintf(
             stderr,
-            "usage: instr_msg msg|imm|unexpected|handler|put|idle COUNT [TRANSPORTS [multi]]\n");
+            "usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|idle COUNT [TRANSPORTS "
+            "[multi]]\n");
         return 2;
     }
     Pair pair;
@@ -207,7 +239,21 @@ int measure(int argc, char** argv) {
         progress_until_kept(pair);
         receive_kept(pair, i, &data);
     }
-    const bool is_posted = !is_idle && !is_am && !is_put && !is_unexpected;
+    const bool is_whole = std::strcmp(argv[1], "whole") == 0;
+    std::byte sent[kWholeBytes] = {}, taken[kWholeBytes];
+    for (std::uint64_t i = 0; is_whole && i < count; ++i) {
+        post_whole(pair, i, taken);
+        send_whole(pair, i, sent);
+        progress_until(pair, i + 1);
+    }
+    const bool is_tested = std::strcmp(argv[1], "tested") == 0;
+    for (std::uint64_t i = 0; is_tested && i < count; ++i) {
+        tw_request_h request = post_tested(pair, i, &data);
+        send_tagged(pair, i);
+        progress_until_tested(pair, request);
+    }
+    const bool is_posted =
+        !is_idle && !is_am && !is_put && !is_unexpected && !is_whole && !is_tested;
     for (std::uint64_t i = 0; is_posted && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);

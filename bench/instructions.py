@@ -3,7 +3,8 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|unexpected|handler|idle|ep
+       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|whole|tested|unexpected|handler|
+                       idle|ep
                        [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
@@ -51,6 +52,8 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
+          "whole": ("post_whole", "send_whole", "progress_until"),
+          "tested": ("post_tested", "send_tagged", "progress_until_tested"),
           "unexpected": ("send_tagged", "progress_until_kept", "receive_kept"),
           "handler": ("send_to_handler", "progress_until"),
           "put": ("put_short",),
@@ -163,6 +166,8 @@ def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
              "send_to_handler": "send", "put_short": "put", "post_receive": "post_receive",
              "progress_until": "receive", "progress_until_kept": "keep",
+             "post_whole": "post_receive", "send_whole": "send", "post_tested": "post_receive",
+             "progress_until_tested": "receive",
              "receive_kept": "receive"}
     for kind in kinds:
         costs = per_message(launcher, program, kind, place, objects, idle)
@@ -192,7 +197,8 @@ def sm(bin_directory):
     counts = count_all([], program, ["sm"], OURS, kinds=("am", "bcopy", "tag", "put"))
     messages = Path(bin_directory) / "instr_msg"
     if messages.exists():
-        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm", "unexpected", "handler"))
+        layer = count_all([], messages, ["sm"], OURS,
+                          kinds=("msg", "imm", "whole", "tested", "unexpected", "handler"))
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
         put = count_all([], messages, ["sm"], OURS, kinds=("put",))
@@ -352,7 +358,8 @@ def main():
         write_json(arguments.json, counts)
         return 0
     if arguments.functions:
-        is_msg = arguments.functions in ("msg", "imm", "unexpected", "handler")
+        is_msg = arguments.functions in ("msg", "imm", "whole", "tested", "unexpected",
+                                         "handler")
         name = "instr_msg" if is_msg else "instr_messages"
         program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
