@@ -3,6 +3,8 @@
 it printed."""
 import re
 
+RPING_ROUNDS = 20  # as the cases ask for by -C
+
 
 def numbers_line(text):
     """The last line that holds figures only."""
@@ -61,8 +63,17 @@ def pyverbs_figure(text):
     return f"{passed} pass{f', {skips} skip' if skips else ''}" if passed > 0 else ""
 
 
+def is_late_look(case, status, text):
+    """rping's thread of events looks for one more behind the disconnection, while its main thread
+    closes their channel: where that is first, a program that is through ends with 255, on cards,
+    too."""
+    return (case.words[0] == "rping" and status == 255 and "DISCONNECT EVENT" in text and
+            "rdma_get_cm_event: Bad file descriptor" in text and
+            len(re.findall(r"ping data: rdma-ping-", text)) == RPING_ROUNDS)
+
+
 def judge(case, sides):
-    statuses = [status for _, status, _ in sides]
+    statuses = [0 if is_late_look(case, status, text) else status for _, status, text in sides]
     text = sides[0][2]
     told = " / ".join(str(status) for status in statuses)
     if case.refused:
