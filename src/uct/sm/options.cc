@@ -51,7 +51,7 @@ constexpr Option kIfaceOptions[] = {
     {.name = "SM_SEG_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",
-     .default_value = "8256",
+     .default_value = "16448",
      .doc = "Size of a buffer for messages that do not fit a slot, rounded up to 64: the longest "
             "bcopy message.",
      .offset = offsetof(SmOptions, seg_bytes),
