@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 TIMEOUT_S = 120
-EXCHANGE_TIMEOUT_S = 30
+EXCHANGE_TIMEOUT_S = 10
 VERSION_TIMEOUT_S = 15
 POLL_S = 0.002
 KIND = "UCX"
