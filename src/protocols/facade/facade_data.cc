@@ -66,18 +66,28 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
     return lock.lock_briefly_or_delegate(fill) == tagwire::ucs::Delegated::kNo;
 }
 
+/// In one buffer. An injected message may be too long for that; the slow path says so.
+[[gnu::always_inline]] inline bool try_send_buffered(Endpoint& ep, const void* data, size_t length,
+                                                     uint64_t tag, bool is_tagged,
+                                                     const tw_op_t* op) {
+    const bool is_injected = op != nullptr && (op->flags & TW_OP_INJECT) != 0;
+    return (!is_injected || length <= ep.worker.options().inject_bytes) &&
+           ep.eager().try_send_plain(data, length, tag, is_tagged);
+}
+
 /// The fast path of what is_plain(), but not short, or of a worker with a lock. Nothing here
 /// throws. False: the call takes the slow path.
 [[gnu::always_inline]] inline bool try_send_otherwise(Endpoint& ep, const void* data, size_t length,
-                                                      uint64_t tag, bool is_tagged) {
+                                                      uint64_t tag, bool is_tagged,
+                                                      const tw_op_t* op) {
     WorkerCore& worker = ep.worker;
     if (!worker.is_multi)
-        return ep.eager().try_send_plain(data, length, tag, is_tagged);
+        return try_send_buffered(ep, data, length, tag, is_tagged, op);
     if (!worker.lock.try_lock_briefly() && !lock_for_send(ep, data, length, tag, is_tagged))
         return true;
     const bool is_sent = ep.may_send_short(length)
                              ? ep.try_send_short(data, length, tag, is_tagged)
-                             : ep.eager().try_send_plain(data, length, tag, is_tagged);
+                             : try_send_buffered(ep, data, length, tag, is_tagged, op);
     worker.lock.unlock_briefly();
     return is_sent;
 }
@@ -104,7 +114,7 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
 [[gnu::noinline]] tw_status_t tag_send_otherwise(tw_ep_h handle, const void* data, size_t length,
                                                  uint64_t tag, const tw_op_t* op,
                                                  tw_request_h* request_p) {
-    if (try_send_otherwise(way_of(endpoint_of(handle)), data, length, tag, true))
+    if (try_send_otherwise(way_of(endpoint_of(handle)), data, length, tag, true, op))
         return TW_OK;
     return tag_send_slowly(handle, data, length, tag, op, request_p);
 }
@@ -135,7 +145,7 @@ struct SendCall {
         if (is_sent) [[likely]]
             endpoint_of(call.ep).note_short(call.length);
     } else {
-        is_sent = ep.eager().try_send_plain(data, length, tag, true);
+        is_sent = try_send_buffered(ep, data, length, tag, true, op);
     }
     endpoint_of(call.ep).worker.lock.unlock_briefly();
     if (is_sent) [[likely]]
@@ -145,7 +155,7 @@ struct SendCall {
 
 [[gnu::noinline]] tw_status_t msg_send_long(tw_ep_h handle, const void* data, size_t length,
                                             const tw_op_t* op, tw_request_h* request_p) {
-    if (try_send_otherwise(way_of(endpoint_of(handle)), data, length, 0, false))
+    if (try_send_otherwise(way_of(endpoint_of(handle)), data, length, 0, false, op))
         return TW_OK;
     return msg_send_slowly(handle, data, length, op, request_p);
 }

@@ -38,6 +38,25 @@ TEST_F(MsgFlags, an_injected_message_has_a_limit) {
               TW_ERR_EXCEEDS_LIMIT);
 }
 
+// Also where a message of that length would fit a buffer of the lane.
+TEST_F(MsgFlags, the_limit_of_injected_messages_holds_for_a_free_lane) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    tw_worker_attr_t attr{};
+    ASSERT_EQ(tw_worker_query(a.worker(), &attr), TW_OK);
+    const Bytes data = pattern(attr.inject_bytes_max + 1, 1);
+    tw_op_t how{};
+    how.flags = TW_OP_INJECT;
+    EXPECT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr),
+              TW_ERR_EXCEEDS_LIMIT);
+    EXPECT_EQ(tw_msg_send(a.to(b), data.data(), data.size(), &how, nullptr), TW_ERR_EXCEEDS_LIMIT);
+    EXPECT_GE(tw_tag_send(a.to(b), data.data(), data.size() - 1, 2, &how, nullptr), TW_OK);
+    Bytes received(data.size() - 1);
+    EXPECT_EQ(receive(b, &received, 2).status, TW_OK);
+    EXPECT_EQ(received, Bytes(data.begin(), data.end() - 1));
+}
+
 TEST_F(MsgFlags, match_complete_waits_for_the_match) {
     connect();
     Node& a = node(0);
