@@ -100,7 +100,8 @@ std::uint64_t begin_of_read(const Request& request, const Endpoint& ep) {
 /// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
 /// it, since it takes longer than a call, or another reason, which that meets again.
 bool try_read_lent(Request& request, Endpoint& ep, const tagwire_uct_loan_t& loan) {
-    if (request.buffer.list != nullptr || !ep.queue().has_nothing())
+    if (request.buffer.list != nullptr || request.wanted > kReadAtOnceMax ||
+        !ep.queue().has_nothing())
         return false;
     const std::uint64_t begun = begin_of_read(request, ep);
     const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};

@@ -31,6 +31,9 @@ struct StripeLane;
 
 /// The most that one read or write moves: a longer one would keep one peer's progress to itself.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+/// The most of what is lent that is read when its request is looked at; the rest, in pieces, when
+/// its turn comes.
+inline constexpr std::size_t kReadAtOnceMax = std::size_t{512} << 10;
 /// A list whose elements are shorter than that on average is filled by one read, where it can be.
 inline constexpr std::size_t kElementOfPieces = std::size_t{32} << 10;
 

@@ -7,6 +7,7 @@
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -39,6 +40,8 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
         !worker.options().may_get())
         return false;
     const Rts& rts = message.rts;
+    if (rts.length > kReadAtOnceMax)
+        return false;
     Request* const request = plain_receive(worker, ep, header, rts.length);
     if (request == nullptr)
         return false;

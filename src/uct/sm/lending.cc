@@ -87,7 +87,7 @@ bool SmLending::may_read(Link& link, std::size_t bytes) const {
     const std::uint64_t call = iface_.rings.calls();
     if (std::exchange(link.read_call, call) != call)
         link.read_bytes = 0;
-    if (link.read_bytes > 0 && bytes > kReadBytesMax - link.read_bytes)
+    if (link.read_bytes > 0 && link.read_bytes + bytes > kReadBytesMax)
         return false;
     link.read_bytes += bytes;
     return true;

@@ -199,6 +199,44 @@ TEST_F(MsgLent, a_flood_of_requests_is_read_in_several_calls) {
     expect_lent(kMessages);
 }
 
+// A peer of the same process, and memory that both map: no system call limits the length.
+TEST_F(MsgLent, a_long_message_that_is_read_by_loads_takes_several_calls) {
+    constexpr std::size_t kLength = std::size_t{16} << 20, kCalls = 4;
+    connect();
+    tw_mem_h memory = nullptr;
+    void* at = nullptr;
+    ASSERT_EQ(TW_OK, tw_mem_alloc(context_.get(), kLength, nullptr, &at, &memory));
+    const Bytes data = pattern(kLength, 9);
+    std::ranges::copy(data, static_cast<std::byte*>(at));
+    for (const void* from : {static_cast<const void*>(data.data()), const_cast<const void*>(at)}) {
+        for (const bool is_early : {true, false}) {
+            Plain receive(kLength);
+            int sent = 0;
+            const tw_op_t how = op(&sent);
+            if (is_early) {
+                ASSERT_EQ(TW_INPROGRESS, receive.post(node(1), 5));
+            }
+            const std::uint64_t before = node(1).counter("rx_unexpected");
+            ASSERT_EQ(TW_INPROGRESS,
+                      tw_tag_send(node(0).to(node(1)), from, kLength, 5, &how, nullptr));
+            if (!is_early) {
+                run_until([&] { return node(1).counter("rx_unexpected") > before; });
+                ASSERT_EQ(TW_INPROGRESS, receive.post(node(1), 5));
+            }
+            for (std::size_t i = 0; i < kCalls; ++i)
+                tw_worker_progress(node(1).worker());
+            if (is_lending()) {
+                EXPECT_EQ(0, receive.calls);
+            }
+            run_until([&] { return receive.calls == 1; });
+            EXPECT_EQ(TW_OK, receive.done.status);
+            EXPECT_EQ(data, receive.buffer);
+            EXPECT_EQ(TW_OK, end_of(node(0), &sent).status);
+        }
+    }
+    EXPECT_EQ(TW_OK, tw_mem_unmap(context_.get(), memory));
+}
+
 TEST_F(MsgLent, messages_of_all_kinds_are_matched_in_order) {
     connect();
     const std::size_t lengths[] = {10, 2000, 40000, kLongMessage, 10, 5000, 0, 16384};
