@@ -72,8 +72,11 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
         status = uct_ep_am_short(lane_, kId, ShortMessage::head(peer_names, is_tagged), &message,
                                  static_cast<unsigned>(sizeof message.tag + length));
     } else {
-        Header header = Envelope::of(peer_names, is_tagged, tag).header;
-        const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
+        // The header as the transport reads it: of parts that are stored apart a processor makes
+        // no word until they are in its cache.
+        std::uint64_t header[] = {ShortMessage::head(peer_names, is_tagged), tag};
+        static_assert(sizeof header == sizeof(Header));
+        const uct_iov_t iov[] = {{header, sizeof header, nullptr, 0, 1},
                                  {const_cast<void*>(data), length, nullptr, 0, 1}};
         status = uct_ep_am_short_iov(lane_, kId, iov, 2);
     }
