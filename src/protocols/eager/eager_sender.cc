@@ -11,6 +11,7 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/sys/keep_in_memory.hpp"
 
 namespace tagwire::proto {
 
@@ -82,21 +83,26 @@ struct PlainPacking {
 
 /// ... that asks for nothing.
 struct BarePacking {
-    Header header;
+    std::uint64_t head;  // with the tag its header
+    std::uint64_t tag;
     const void* data;
     std::size_t bytes;
     CopyIn copy;
 
-    static std::size_t pack(void* to, void* arg) {
+    static std::size_t pack(void* to_void, void* arg) {
         const auto& packing = *static_cast<const BarePacking*>(arg);
-        std::memcpy(to, &packing.header, sizeof packing.header);
+        auto* const to = static_cast<std::byte*>(to_void);
+        // In the words that they were stored in, lately: one read over both would wait for them.
+        std::memcpy(to, &packing.head, sizeof packing.head);
+        const std::uint64_t tag = *ucs::read_anew(&packing.tag);
+        std::memcpy(to + sizeof packing.head, &tag, sizeof tag);
         packing.copy.run(packing.bytes, [&](ucs::CopyKind kind) {
-            ucs::copy(kind, static_cast<std::byte*>(to) + sizeof packing.header, packing.data,
-                      packing.bytes);
+            ucs::copy(kind, to + sizeof(Header), packing.data, packing.bytes);
         });
-        return sizeof packing.header + packing.bytes;
+        return sizeof(Header) + packing.bytes;
     }
 };
+static_assert(sizeof(Header) == 2 * sizeof(std::uint64_t));
 
 }  // namespace
 
@@ -106,7 +112,7 @@ bool EagerSender::try_send_plain(const void* data, std::size_t length, std::uint
     if (!ep_.may_send_short(0) || length == 0 || length + sizeof(Header) > ep_.rail().bcopy_max ||
         length >= ep_.rndv().from(kPlainBuffer))
         return false;
-    BarePacking packing{Envelope::of(ep_.peer_names, is_tagged, tag).header, data, length,
+    BarePacking packing{ShortMessage::head(ep_.peer_names, is_tagged), tag, data, length,
                         CopyIn::of(ep_.copy_in, length)};
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
     if (uct_ep_am_bcopy(ep_.lane(), kId, BarePacking::pack, &packing, 0) < 0)
