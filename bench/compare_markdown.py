@@ -2,6 +2,8 @@
 """The results of compare.py as the tables of docs/reference/perf.md: of each level the rows that
 have a target; tests that have a row for every power of two as one table by size. In the page the
 tables of each processor stand between two marks, and replace only those of that processor."""
+import textwrap
+
 from compare_report import is_judge, judge, shapes_text
 from rounds import REGIMES, kept, size_name
 
@@ -9,6 +11,7 @@ from rounds import REGIMES, kept, size_name
 SWEEPS = {"msg tag_lat": "latency / UCX", "msg tag_bw": "stream / UCX",
           "msg tag_exchange": "exchange / UCX", "msg tag_lat / libfabric": "latency / libfabric"}
 LEVELS = ("uct", "msg")
+PROSE_COLUMNS = 100
 END_OF_PROCESSORS = "<!-- compare.py --page: further processors above this line -->"
 
 
@@ -83,7 +86,7 @@ def about(rows, names):
 
 def markdown_lines(cpu, rows, names):
     """`names`: of the installations, of each kind the judge first."""
-    lines = [f"### {cpu}", "", about(rows, names), ""]
+    lines = [f"### {cpu}", "", *textwrap.wrap(about(rows, names), PROSE_COLUMNS), ""]
     regimes = regimes_of(rows)
     for level in LEVELS:
         wanted = [row for row in rows if row.level == level and goals_of(row)

@@ -8,10 +8,10 @@
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing.
 // For each message a receive of 8 bytes is posted with a callback, the message sent, and the
 // receiving worker makes progress until it is delivered. "imm": the message has an immediate,
-// and the receive takes those of this sender only, as MPI over libfabric has it. "whole": it has 128
-// bytes, which are too long for a slot of sm. "tested": the receive's end is asked for by its handle,
-// which is freed. "unexpected": the
-// message comes before its receive, which finds it. "handler": an
+// and the receive takes those of this sender only, as MPI over libfabric has it. "whole": it has
+// 128 bytes, which are too long for a slot of sm. "tested": the receive's end is asked for by its
+// handle, which is freed. "unexpected": the message comes before its receive, which finds it.
+// "handler": an
 // active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put to memory
 // of tw_mem_alloc(). The functions post_receive(), send_tagged(), send_to_handler(),
 // progress_until() are kept apart so that the profile splits the cost.

@@ -3,9 +3,8 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|whole|tested|unexpected|handler|
-                       idle|ep
-                       [--transport NAME]
+       instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|whole|tested|unexpected|
+                       handler|idle|ep [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is

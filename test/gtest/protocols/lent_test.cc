@@ -132,7 +132,7 @@ TEST_F(MsgLent, a_shorter_receive_gets_the_start) {
 
 TEST_F(MsgLent, a_list_gets_its_pieces) {
     connect();
-    for (const std::size_t piece : {2500, 100'000}) {
+    for (const std::size_t piece : {std::size_t{2500}, std::size_t{100'000}}) {
         const Bytes data = pattern(piece * TW_IOV_MAX, piece);
         Bytes received(data.size());
         tw_iov_t list[TW_IOV_MAX];
