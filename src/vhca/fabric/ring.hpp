@@ -40,12 +40,14 @@
 #include <cstdint>
 #include <span>
 
+#include "ucs/sys/line_ownership.hpp"
 #include "vhca/core/wire.hpp"
 
 namespace tagwire::vhca {
 
 inline constexpr std::uint32_t kRingSlots = 128;
 inline constexpr std::size_t kSlotBodyBytes = 120;
+inline constexpr std::size_t kLineBytes = 64;
 /// Before a long packet, so that the payload behind the shortest header begins a cache line.
 inline constexpr std::size_t kChunkLead = 52;
 inline constexpr std::size_t kChunkBytes = (kChunkLead + kPacketBytesMax + 63) / 64 * 64;
@@ -135,6 +137,8 @@ class RingSender {
         slot().control.store(sequence | size | (is_long_ ? detail::kInChunk : 0),
                              std::memory_order_release);
         ++head_;
+        if (is_long_)
+            prefetch_next(bytes);
     }
 
     /// After publishing: does the receiver sleep? True for one packet only; the caller rings.
@@ -162,6 +166,15 @@ class RingSender {
 
   private:
     Slot<Atom>& slot() { return memory_.slots[head_ % kRingSlots]; }
+
+    /// The next long packet is often as long as the last one: its lines are asked for while the
+    /// receiver reads that one, which has left them in its cache.
+    void prefetch_next(std::size_t bytes) const {
+        if (head_ == limit_)
+            return;  // it may not be ours yet
+        for (std::size_t at = 0; at < bytes; at += kLineBytes)
+            ucs::prefetch_ownership(memory_.chunk(head_) + at);
+    }
 
     bool refresh() {
         // SYNC vhca_reuse: the receiver has finished with every slot below the tail.
