@@ -113,24 +113,5 @@ TEST(DcRing, no_request_is_overwritten_or_refused_and_all_places_come_back) {
     test::for_each_seed(200, [](std::uint64_t seed) { Model(seed).run(); });
 }
 
-// Requests that are posted to a queue pair in error are flushed at once, and their places come
-// back: more of them would have to be posted again than there are places.
-TEST(DcChannel, a_broken_one_of_several_endpoints_takes_nothing_before_it_starts_anew) {
-    Dci dci;
-    Channel whole;
-    Channel owned;
-    Channel shared;
-    owned.is_broken = shared.is_broken = shared.is_shared = true;
-    dci.channels = {&whole, &owned, &shared};
-    dci.set_reserves(Channel::kNoMore);
-    dci.set_reserves(1);
-    EXPECT_EQ(whole.reserve, 1U);
-    EXPECT_EQ(owned.reserve, 1U);
-    EXPECT_EQ(shared.reserve, Channel::kNoMore);
-    shared.is_broken = false;
-    dci.set_reserves(1);
-    EXPECT_EQ(shared.reserve, 1U);
-}
-
 }  // namespace
 }  // namespace tagwire::dc

@@ -93,7 +93,7 @@ bool Dci::serves_others() const {
 
 void Dci::set_reserves(std::uint32_t places) {
     for (Channel* channel : channels)
-        channel->reserve = channel->is_shared && channel->is_broken ? Channel::kNoMore : places;
+        channel->reserve = places;
 }
 
 // All that was posted before it began has ended.

@@ -77,8 +77,6 @@ struct Dci : ucs::FromReserve {
     void reset(Channel& channel);
     /// Endpoints that have not failed have requests there.
     [[nodiscard]] bool serves_others() const;
-    /// Places that its channels keep. One that is shared and broken keeps all: what was posted to
-    /// it would be flushed, and there were more to post again than the ring has places for.
     void set_reserves(std::uint32_t places);
 
   private:

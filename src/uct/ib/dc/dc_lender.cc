@@ -96,7 +96,8 @@ void ChannelLender::special_completed(ib::SendQueue& queue, const ib::Completion
         shared_.completed(channel, completion);
     else
         owner_.owned_completed(channel, completion);
-    end_break_if_flushed(dci);
+    if (dci.is_breaking && std::ranges::all_of(dci.channels, &Channel::is_flushed))
+        end_break(dci);
     if (!dci.initiator.has_streams)
         return;
     // Others' requests keep places, and nobody asked whether they have ended: in time, so that who

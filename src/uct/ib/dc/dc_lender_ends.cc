@@ -134,7 +134,6 @@ void ChannelLender::break_off(Dci& dci) {
         if (!channel->is_drained() && !channel->is_broken)
             mark_stop(*channel);
     }
-    end_break_if_flushed(dci);
 }
 
 // Requests without a completion that were carried out end silently.
@@ -146,11 +145,7 @@ void ChannelLender::mark_stop(Channel& channel) {
         channel.stop_mark = channel.posted;
 }
 
-// Asked when something has completed, and at the start: where everything was flushed before that,
-// nothing completes any more.
-void ChannelLender::end_break_if_flushed(Dci& dci) {
-    if (!dci.is_breaking || !std::ranges::all_of(dci.channels, &Channel::is_flushed))
-        return;
+void ChannelLender::end_break(Dci& dci) {
     pool_.restart(dci);
     dci.is_breaking = false;
     for (Channel* channel : dci.channels) {
