@@ -3,8 +3,6 @@
 it printed."""
 import re
 
-RPING_ROUNDS = 20  # as the cases ask for by -C
-
 
 def numbers_line(text):
     """The last line that holds figures only."""
@@ -67,9 +65,12 @@ def is_late_look(case, status, text):
     """rping's thread of events looks for one more behind the disconnection, while its main thread
     closes their channel: where that is first, a program that is through ends with 255, on cards,
     too."""
-    return (case.words[0] == "rping" and status == 255 and "DISCONNECT EVENT" in text and
+    if case.words[0] != "rping":
+        return False
+    rounds = int(case.words[case.words.index("-C") + 1])
+    return (status == 255 and "DISCONNECT EVENT" in text and
             "rdma_get_cm_event: Bad file descriptor" in text and
-            len(re.findall(r"ping data: rdma-ping-", text)) == RPING_ROUNDS)
+            len(re.findall(r"ping data: rdma-ping-", text)) == rounds)
 
 
 def judge(case, sides):
