@@ -42,6 +42,18 @@ LentBuffers::LentBuffers(BufferPool& pool, std::uint32_t id, const RingGeometry&
       id_(id),
       run_blocks_(run_of(geometry.seg_bytes)) {}
 
+void BufferPool::prefetch_up_to(std::size_t bytes) {
+    prefetch_max_ = bytes;
+    if (bytes != 0)
+        return;
+    prefetch_max_ = kPrefetchMax;
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    if (__builtin_cpu_is("intel") != 0)
+        prefetch_max_ = SIZE_MAX;
+#endif
+}
+
 bool LentBuffers::has_slow(std::size_t count) {
     const auto blocks = static_cast<std::uint32_t>(count * run_blocks_);
     if (pool_.free_blocks() < out_blocks_ + 2 * blocks || out_count_ + count > kReturnCount)

@@ -88,6 +88,11 @@ class alignas(kCacheLine) LentBuffers : public ucs::FromReserve {
     LineWait wait_;
 };
 
+/// The longest message behind which the next buffer's lines are fetched. For longer ones that
+/// gained nothing, or cost, but on Intel's processors, where it pays for every buffer
+/// (docs/internals/adr/0018-one-pool-per-sender.md).
+inline constexpr std::size_t kPrefetchMax = 2048 + 64;
+
 /// The span of a pool: `bytes_min`, and more from where its connections need `bytes_each`.
 struct PoolSizes {
     std::size_t bytes_min;
@@ -109,6 +114,8 @@ class BufferPool {
     /// Connections fetch the lines of the next buffer early where one takes so long. Before the
     /// first connection; never without it.
     void prefetch_from(std::uint64_t ticks) { prefetch_from_ticks_ = ticks; }
+    /// ... behind messages of at most so many bytes; 0: as many as pay on this processor.
+    void prefetch_up_to(std::size_t bytes);
     [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -160,6 +167,7 @@ class BufferPool {
 
     std::byte* base_ = nullptr;
     std::uint64_t prefetch_from_ticks_ = UINT64_MAX;
+    std::size_t prefetch_max_ = kPrefetchMax;
     std::uint32_t cursor_ = 0;
     std::uint32_t free_end_ = 0;
     std::uint32_t span_ = 0;
@@ -223,12 +231,8 @@ inline bool LentBuffers::has(std::size_t count) {
     return admits(count) || has_slow(count);
 }
 
-/// The longest message behind which the next buffer's lines are fetched. For longer ones that
-/// gained nothing, or cost (docs/internals/adr/0018-one-pool-per-sender.md).
-inline constexpr std::size_t kPrefetchMax = 2048 + 64;
-
 inline void LentBuffers::prefetch_next(std::size_t bytes) {
-    if (bytes > kPrefetchMax)
+    if (bytes > pool_.prefetch_max_)
         return;
     if (wait_.is_due()) [[unlikely]]
         measure_wait();

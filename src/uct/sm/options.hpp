@@ -24,6 +24,7 @@ struct SmOptions {
     std::uint64_t seg_bytes;
     std::uint64_t pool_bytes;
     std::uint64_t prefetch_from_ns;
+    std::uint64_t prefetch_max;
     std::uint64_t tag_depth;
     std::uint64_t both_copy_min;
     std::uint64_t liveness_interval_ns;

@@ -39,6 +39,7 @@ ucs_status_t SmConnections::open() {
     cookie_ = ucs::random_u64();
     look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
     iface_.buffers.prefetch_from(ucs::ticks_from_ns(options_.prefetch_from_ns));
+    iface_.buffers.prefetch_up_to(options_.prefetch_max);
     pool_sizes_ = PoolSizes::of_machine(options_.pool_bytes);  // reads the topology, while it may
     const int node = ucs::current_node();
     numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
