@@ -45,14 +45,18 @@ constexpr std::uint32_t kTrialEveryMin = 64;
 constexpr std::uint32_t kTrialEveryMax = 4096;
 /// Messages of a trial of rendezvous. Code and pages are cold: the first is not learnt from.
 constexpr unsigned kTrial = 3;
+/// A trial is over when so many messages in a row have gone the usual way again.
+constexpr unsigned kStrays = 6;
 /// Turns of a trial of eager messages, until they become no faster than kFaster of the turn before.
+constexpr unsigned kTurnMax = 64;  // messages
+static_assert(kTurnMax <= Advisor::kTrialMax);
 constexpr unsigned kTurnsMin = 3;
 constexpr unsigned kTurnsMax = 8;
 constexpr float kFaster = 0.93F;
 /// It ends at once where they are better, if cold, or where they take so many times as long as
 /// rendezvous.
 constexpr float kBetter = 0.92F;
-constexpr float kHopeless = 4;
+constexpr float kHopeless = 2.5F;
 /// Until then those in use may become so many times as fast.
 constexpr float kCold = 3;
 /// Where they are known to take kGlanceFrom times as long as rendezvous, there are glances between
@@ -337,15 +341,31 @@ bool Advisor::pay(unsigned way, std::size_t bytes, double time) {
     const double usual =
         static_cast<double>(time_in(regimes_[present_], 1 - way, class_of(bytes))) *
         static_cast<double>(bytes);
-    spent_ += std::max(time - usual, 0.0) / trial_size_;
-    if (--awaited_ == 0) {
-        // One that has met an accident counts for little.
-        double& cost = trial_cost_[way];
-        const double now = std::max(spent_, usual / 4);
-        cost =
-            cost == 0 || now < cost ? now : cost + (std::min(now, kTrialCostMax * cost) - cost) / 4;
-        (trial_size_ == kGlance ? glance_credit_ : credit_) -= cost * trial_size_;
-    }
+    spent_ += std::max(time - usual, 0.0);
+    usual_ = usual;
+    trial_bytes_ = bytes;
+    strays_ = 0;
+    if (--awaited_ == 0)
+        settle();
+    return true;
+}
+
+/// All messages of the trial, or of a turn of it, have come that will come.
+void Advisor::settle() {
+    const unsigned messages = trial_size_ - std::exchange(awaited_, 0);
+    // One that has met an accident counts for little.
+    double& cost = trial_cost_[trial_way_];
+    const double now = std::max(spent_ / messages, usual_ / 4);
+    cost = cost == 0 || now < cost ? now : cost + (std::min(now, kTrialCostMax * cost) - cost) / 4;
+    (trial_size_ == kGlance ? glance_credit_ : credit_) -= cost * messages;
+}
+
+/// True: the messages of the trial that have not come will not, for the sender is back to its way:
+/// they were not timed.
+bool Advisor::is_over() {
+    if (awaited_ == 0 || awaited_ == trial_size_ || ++strays_ < kStrays)
+        return false;
+    settle();
     return true;
 }
 
@@ -394,7 +414,7 @@ void Advisor::want_trial(unsigned way, std::size_t bytes, double time) {
 unsigned Advisor::trial_length(unsigned way, std::size_t bytes) const {
     if (way == 1)
         return kTrial;
-    return static_cast<unsigned>(std::clamp<std::size_t>(turn_ / bytes, kTrial, kTrialMax));
+    return static_cast<unsigned>(std::clamp<std::size_t>(turn_ / bytes, kTrial, kTurnMax));
 }
 
 /// For a trial, or for one more turn of it.
@@ -412,8 +432,13 @@ bool Advisor::try_eager(std::size_t bytes, float now) {
     if (const float time = of_two(i, now); time != 0)
         least = least == 0 ? time : std::min(least, time);
     seen_[0][i] = number_;
-    if (awaited_ != 0)
-        return false;
+    return awaited_ == 0 && end_turn(now);
+}
+
+/// As try_eager(), which has seen `now` last.
+bool Advisor::end_turn(float now) {
+    const std::size_t bytes = trial_bytes_;
+    const std::size_t i = class_of(bytes);
     if (trial_size_ == kGlance) {
         if (now * kOther < regimes_[present_].known[0][i])
             ask(0, trial_length(0, bytes));
@@ -459,7 +484,7 @@ bool Advisor::conclude() {
     return is_other;
 }
 
-bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
+bool Advisor::add(bool is_rndv, std::size_t bytes, double time, bool is_sample) {
     trials_ = 0;
     if (time <= 0)
         return false;
@@ -468,14 +493,17 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
     const std::size_t i = class_of(bytes);
     const auto now = static_cast<float>(time / static_cast<double>(bytes));
     is_in_trial_ = pay(way, bytes, time);
-    warm(way, bytes);
+    warm(way, is_sample && !is_in_trial_ ? kSampleEvery * bytes : bytes);
     bool is_other = false;
     bool has_changed = false;
+    const bool is_cut_short = !is_in_trial_ && is_over();
     if (is_in_trial_ && way == 0)
         is_other = try_eager(bytes, now);
+    else if (is_cut_short && trial_way_ == 0)
+        is_other = end_turn(turn_least_[class_of(trial_bytes_)]);
     else if (!is_in_trial_ || awaited_ + 1 < trial_size_)
         is_other = learn(way, i, now);
-    const bool has_ended = is_in_trial_ && (way == 1 || awaited_ == 0);
+    const bool has_ended = is_cut_short || (is_in_trial_ && (way == 1 || awaited_ == 0));
     if (is_other || has_ended || number_ % kTimesPerLook == 0)
         has_changed = choose();
     if (is_other || has_changed)

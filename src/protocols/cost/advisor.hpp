@@ -33,9 +33,11 @@ namespace tagwire::proto {
 
 class alignas(64) Advisor : public ucs::FromReserve {
   public:
-    static constexpr std::size_t kClasses = 6;
+    static constexpr std::size_t kClasses = 5;
     /// Shorter messages are neither timed nor tried: that would cost more than it may gain.
-    static constexpr std::size_t kFirst = std::size_t{32} << 10;
+    static constexpr std::size_t kFirst = std::size_t{16} << 10;
+    /// Of eager messages of one part so many are sent for each that is timed.
+    static constexpr unsigned kSampleEvery = 8;
     /// ... nor longer ones: those are not eager.
     static constexpr std::size_t kEnd = kFirst << kClasses;
     static constexpr bool is_learnt(std::size_t bytes) { return bytes >= kFirst && bytes < kEnd; }
@@ -64,7 +66,8 @@ class alignas(64) Advisor : public ucs::FromReserve {
 
     /// A message of `bytes` bytes, which is_learnt(), took `time` from its start to its end. True:
     /// the sender is to be told, because threshold or regime have changed, or to ask for a trial.
-    bool add(bool is_rndv, std::size_t bytes, double time);
+    /// `is_sample`: it is one that stands for kSampleEvery, unless it is one of a trial.
+    bool add(bool is_rndv, std::size_t bytes, double time, bool is_sample = false);
 
     /// From this length on rendezvous. The sender can be told if it is_threshold().
     [[nodiscard]] std::size_t threshold() const { return threshold_; }
@@ -112,11 +115,14 @@ class alignas(64) Advisor : public ucs::FromReserve {
     double misfit(const Regime& regime, const Ways& seen, unsigned way) const;
     bool choose();
     bool pay(unsigned way, std::size_t bytes, double time);
+    void settle();
+    bool is_over();
     bool has_twin(unsigned way, std::size_t i) const;
     void want_trial(unsigned way, std::size_t bytes, double time);
     void ask(unsigned way, unsigned messages);
     unsigned trial_length(unsigned way, std::size_t bytes) const;
     bool try_eager(std::size_t bytes, float now);
+    bool end_turn(float now);
     bool has_gone_far_enough(std::size_t i) const;
     bool conclude();
     bool is_recent(unsigned way, std::size_t i, std::uint32_t messages) const;
@@ -138,6 +144,8 @@ class alignas(64) Advisor : public ucs::FromReserve {
     unsigned trial_way_ = 0;                      // of the last trial
     unsigned trial_size_ = 0;                     // its messages, of eager ones those of a turn
     unsigned awaited_ = 0;                        // those that have not come
+    unsigned strays_ = 0;                         // messages since that went the usual way
+    std::size_t trial_bytes_ = 0;                 // of the last message of a trial
     unsigned turns_ = 0;                          // of eager messages in the trial
     std::array<float, kClasses> eager_before_{};  // time of a byte of the last one; 0: none
     std::array<float, kClasses> turn_least_{};    // least times of a byte in this turn
@@ -148,7 +156,8 @@ class alignas(64) Advisor : public ucs::FromReserve {
     bool is_unsure_ = false;              // no remembered regime fits, or several do
     std::uint32_t asked_ = 0;             // the message after which the last trial was asked for
     std::uint32_t pause_ = 16;            // messages until the next
-    double spent_ = 0;                    // beyond the way in use, for each message of the trial
+    double spent_ = 0;                    // beyond the way in use, by the messages of the trial
+    double usual_ = 0;                    // what the last of them would have taken
     std::array<double, 2> trial_cost_{};  // of a message of a trial of each way; 0: not known
     double credit_ = 0;                   // time that trials may take
     double glance_credit_ = 0;            // ... and glances

@@ -108,9 +108,8 @@ static_assert(sizeof(Header) == 2 * sizeof(std::uint64_t));
 
 bool EagerSender::try_send_plain(const void* data, std::size_t length, std::uint64_t tag,
                                  bool is_tagged) {
-    constexpr Buffer kPlainBuffer{};
     if (!ep_.may_send_short(0) || length == 0 || length + sizeof(Header) > ep_.rail().bcopy_max ||
-        length >= ep_.rndv().from(kPlainBuffer))
+        !ep_.rndv().is_eager_untimed(length))
         return false;
     BarePacking packing{ShortMessage::head(ep_.peer_names, is_tagged), tag, data, length,
                         CopyIn::of(ep_.copy_in, length)};
@@ -123,7 +122,6 @@ bool EagerSender::try_send_plain(const void* data, std::size_t length, std::uint
 }
 
 bool EagerSender::try_send_at_once(const Outgoing& message) {
-    constexpr Buffer kPlainBuffer{};
     const bool is_plain = is_plain_send(message.op, kPlainAmFlags | TW_OP_IMM);
     PlainPacking packing{
         plain_envelope(message, ep_.peer_names), message.base, message.length, {}, message.am};
@@ -132,7 +130,7 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
         ep_.may_send_eager() || (is_urgent(message.op) && ep_.queue().may_pass_urgently());
     if (!may_go || message.list != nullptr || !is_plain ||
         message.length + head_bytes > ep_.rail().bcopy_max ||
-        (message.length >= ep_.rndv().from(kPlainBuffer) && !is_urgent(message.op)))
+        (!is_urgent(message.op) && !ep_.rndv().is_eager_untimed(message.length)))
         return false;
     packing.copy = CopyIn::of(ep_.copy_in, message.length);
     const AmId am = message.am == nullptr ? AmId::kEager : AmId::kAm;
@@ -168,10 +166,8 @@ ucs_status_t EagerSender::start(Request& request) {
     return UCS_OK;
 }
 
-/// In one piece; `flags` of HeaderFlag on top of its own.
-ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
-    Envelope envelope = eager_envelope_of(request, ep_.peer_names);
-    envelope.header.flags |= flags;
+/// In one piece.
+ucs_status_t EagerSender::send_whole(Request& request, const Envelope& envelope) {
     EagerPacking packing{&envelope,
                          envelope.bytes,
                          &request,
@@ -186,8 +182,14 @@ ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
 ucs_status_t EagerSender::send_parts(Request& request) {
     Envelope envelope = eager_envelope_of(request, ep_.peer_names);
     const std::size_t total = request.buffer.length;
-    if (total + envelope.bytes + request.am_header_bytes <= ep_.rail().bcopy_max) {
-        const ucs_status_t status = send_whole(request, 0);
+    const std::size_t part_max = ep_.rail().bcopy_max;
+    const std::size_t bytes = envelope.bytes + request.am_header_bytes + total;
+    std::uint64_t begun = 0;
+    const bool is_timed = request.offset == 0 && ep_.rndv().is_timed(request, &begun);
+    if (bytes <= part_max) {
+        if (is_timed && bytes + sizeof begun <= part_max)
+            envelope.add_begun(begun);
+        const ucs_status_t status = send_whole(request, envelope);
         if (status == UCS_OK) {
             request.offset = total;
             ep_.worker.count(WorkerCounter::kTxEager);
@@ -198,6 +200,8 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     envelope.add_total(total + request.am_header_bytes);
+    if (is_timed)
+        envelope.add_begun(begun);
     const CopyIn copy = CopyIn::of(ep_.copy_in, total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
@@ -243,7 +247,9 @@ ucs_status_t EagerSender::send_tagged(Request& request) {
         return status;
     }
     if (!request.is_announced) {
-        const ucs_status_t status = send_whole(request, kAnnounced);
+        Envelope envelope = eager_envelope_of(request, ep_.peer_names);
+        envelope.header.flags |= kAnnounced;
+        const ucs_status_t status = send_whole(request, envelope);
         if (status != UCS_OK)
             return status;
         ep_.worker.count(WorkerCounter::kTxEager);

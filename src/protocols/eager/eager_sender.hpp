@@ -11,6 +11,7 @@
 
 namespace tagwire::proto {
 
+struct Envelope;
 struct Outgoing;
 
 class EagerSender {
@@ -34,7 +35,7 @@ class EagerSender {
 
   private:
     ucs_status_t send_parts(Request& request);
-    ucs_status_t send_whole(Request& request, std::uint32_t flags);
+    ucs_status_t send_whole(Request& request, const Envelope& envelope);
     ucs_status_t send_tagged(Request& request);
     ucs_status_t track_transmission(Request& request);
 

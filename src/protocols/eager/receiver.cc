@@ -35,6 +35,7 @@ bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, 
     arrival.imm = body.imm;
     arrival.length = body.length;
     arrival.send_id = body.send_id;
+    arrival.begun = body.begun;
     arrival.bytes = body.data;
     arrive_or_match(ep, arrival, request);
     return true;
@@ -171,16 +172,20 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     if ((request.acks & kAckMatch) != 0)
         ep.control(Ack{arrival.send_id});
     const bool has_more = arrival.bytes.size() < arrival.length;
-    const bool learns = has_more && is_learning(ep) && fits == arrival.length &&
-                        Advisor::is_learnt(fits) && !arrival.was_kept;
-    const std::uint64_t since = learns ? ucs::ticks_now() : 0;
+    const bool is_timed = (arrival.flags & kTimed) != 0 && is_learning(ep) &&
+                          fits == arrival.length && Advisor::is_learnt(fits) && !arrival.was_kept;
+    Timing timing = is_timed ? Timing::of(arrival.begun, ucs::ticks_now()) : Timing{};
+    timing.is_sample = !has_more;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
                                        : ep.copy_out.kind_for(arrival.length);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
-    if (!has_more)
+    if (!has_more) {
+        if (timing.is_wanted())
+            learn(ep, false, fits, timing);
         return end_receive(request, ep);
+    }
     request.offset = now;
     worker_.set_outstanding(request, ep);
     ep.has_incoming = true;
@@ -188,7 +193,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     ep.incoming_message = nullptr;
     ep.incoming_bytes = arrival.bytes.size();
     ep.incoming_length = arrival.length;
-    ep.incoming_since = since;
+    ep.incoming_timing = timing;
 }
 
 /// All data of an eager message is in the buffer.
@@ -224,8 +229,8 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
         ep.incoming_message = nullptr;
         ep.incoming_request = nullptr;
     }
-    if (request != nullptr && ep.incoming_since != 0)
-        learn(ep, false, ep.incoming_length, ep.incoming_since);
+    if (request != nullptr && ep.incoming_timing.is_wanted())
+        learn(ep, false, ep.incoming_length, ep.incoming_timing);
     // The last step: a handler may take the message.
     if (request != nullptr)
         end_receive(*request, ep);

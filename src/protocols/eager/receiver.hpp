@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "protocols/cost/timing.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/wire.hpp"
@@ -105,7 +106,7 @@ class Receiver {
     // ---- Rendezvous after the match (rndv_receiver.cc)
 
     /// A long message of `ep` is here. The sender is told what follows.
-    void learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since);
+    void learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing& timing);
 
     void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                     std::span<const std::byte> keys);

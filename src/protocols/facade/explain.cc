@@ -158,7 +158,7 @@ std::string time_of_byte(std::uint32_t ps, std::string_view way) {
 /// The threshold is the receiver's.
 void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
                     tw_explanation_t* out) {
-    const Advice& advice = sender.advice();
+    const Advice& advice = sender.advice(Pattern::kTurns);
     const bool is_eager = out->length < advice.rndv_from;
     Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
     if (!is_eager)
@@ -168,12 +168,12 @@ void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
     out->rule = "the receiver measures messages that go either way, and advises this length";
     put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", advice.rndv_from));
     put(out->source,
-        fmt::format("the receiver: regime {} of {} ({}), since {} messages; at a length near the "
-                    "change, a byte takes {}, {}",
-                    advice.regime, advice.regimes,
-                    phrase(static_cast<Advisor::Reason>(advice.reason)),
-                    sender.messages_in_regime(), time_of_byte(advice.eager_ps, "eager"),
-                    time_of_byte(advice.rndv_ps, "by rendezvous")));
+        fmt::format(
+            "the receiver: regime {} of {} ({}), since {} messages; at a length near the "
+            "change, a byte takes {}, {}",
+            advice.regime, advice.regimes, phrase(static_cast<Advisor::Reason>(advice.reason)),
+            sender.messages_in_regime(Pattern::kTurns), time_of_byte(advice.eager_ps, "eager"),
+            time_of_byte(advice.rndv_ps, "by rendezvous")));
 }
 
 /// The receiver has told how much it keeps.
@@ -217,8 +217,8 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     }
     if (context.calibration().has(rail.transport(), rail.device()))
         put(out.source, context.calibration().path());
-    if (sender != nullptr && sender->advice().rndv_from != 0 && kind != BufferKind::kUnmapped &&
-        choice.rule != Rule::kShort)
+    if (sender != nullptr && sender->advice(Pattern::kTurns).rndv_from != 0 &&
+        kind != BufferKind::kUnmapped && choice.rule != Rule::kShort)
         explain_advice(rail, *sender, kind, &out);
     if (sender != nullptr && sender->eager_end() < out.rndv_from)
         explain_eager_end(rail, sender->eager_end(), kind, &out);

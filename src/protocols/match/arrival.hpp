@@ -23,6 +23,7 @@ struct Arrival {
     bool is_am = false;
     std::span<const std::byte> am_header{};  // of the program; if eager, `bytes` begin with it
     bool is_admitted = false;                // it may be kept (MatchTable::may_keep())
+    std::uint64_t begun = 0;                 // with kTimed (timing.hpp)
 };
 
 }  // namespace tagwire::proto

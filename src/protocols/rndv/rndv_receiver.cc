@@ -14,6 +14,7 @@
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/rndv/read_timing.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
@@ -71,8 +72,8 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, b
 /// The data is in the buffer, or a read by key or loan has failed.
 void read_ended(Request& request, ucs_status_t status) {
     Receiver& receiver = request.worker->receiver();
-    if (status == UCS_OK && request.transfer->begun != 0)
-        receiver.learn(*request.ep, true, request.wanted, request.transfer->begun);
+    if (status == UCS_OK && request.transfer->timing.is_wanted())
+        receiver.learn(*request.ep, true, request.wanted, request.transfer->timing);
     receiver.rndv_ended(request, status);
 }
 
@@ -92,50 +93,45 @@ void lent_read_ended(Request& request, ucs_status_t status) {
     read_ended(request, status);
 }
 
-/// In ticks; 0: it is not timed.
-std::uint64_t begin_of_read(const Request& request, const Endpoint& ep) {
-    return is_learning(ep) && Advisor::is_learnt(request.wanted) ? ucs::ticks_now() : 0;
-}
-
 /// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
 /// it, since it takes longer than a call, or another reason, which that meets again.
-bool try_read_lent(Request& request, Endpoint& ep, const tagwire_uct_loan_t& loan) {
+bool try_read_lent(Request& request, Endpoint& ep, const Rts& rts, const tagwire_uct_loan_t& loan) {
     if (request.buffer.list != nullptr || request.wanted > kReadAtOnceMax ||
         !ep.queue().has_nothing())
         return false;
-    const std::uint64_t begun = begin_of_read(request, ep);
+    const Timing timing = timing_of(ep, rts, request.wanted);
     const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};
     if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan, nullptr) != UCS_OK)
         return false;
     count_lent_read(ep.worker);
-    if (begun != 0)
-        ep.worker.receiver().learn(ep, true, request.wanted, begun);
+    if (timing.is_wanted())
+        ep.worker.receiver().learn(ep, true, request.wanted, timing);
     return true;
 }
 
-std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep,
+std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep, const Rts& rts,
                                          const tagwire_uct_loan_t& loan) {
     auto read = std::make_unique<Transfer>(request, lent_read_ended);
     read->is_lent = true;
     read->loan = loan;
     read->own.end = request.wanted;
-    read->begun = begin_of_read(request, ep);
+    read->timing = timing_of(ep, rts, request.wanted);
     return read;
 }
 
 /// nullptr: the cache has no room, or the key is none.
-std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
+std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, const Rts& rts,
                                     std::span<const std::byte> key) {
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
     auto read = std::make_unique<Transfer>(request, read_ended);
-    read->begun = begin_of_read(request, ep);
+    read->timing = timing_of(ep, rts, request.wanted);
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
     own.component = domain.component;
     own.end = request.wanted;
-    read->address = address;
+    read->address = rts.address;
     if (request.buffer.memory != nullptr) {
         own.memh = request.buffer.memory->handle(index);
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
@@ -212,9 +208,9 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
     if (ep.state() == EpState::kReady && worker_.options().may_get() && loan_of(keys, rts, &loan)) {
         if (ep.rndv().keeps_receiver_busy(rts.length))
             loan.id = 0;
-        if (try_read_lent(request, ep, loan))
+        if (try_read_lent(request, ep, rts, loan))
             return rndv_ended(request, UCS_OK);
-        request.transfer = make_lent_read(request, ep, loan).release();
+        request.transfer = make_lent_read(request, ep, rts, loan).release();
         return ep.queue().push_data(request);
     }
     if (ep.state() == EpState::kReady) {
@@ -223,7 +219,7 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
         scheme =
             pick_scheme(available_schemes(ep.rail(), facts), worker_.options().scheme(), facts);
         if (scheme == RndvScheme::kGet) {
-            if (auto read = make_read(request, ep, rts.address, key)) {
+            if (auto read = make_read(request, ep, rts, key)) {
                 request.transfer = read.release();
                 worker_.count(WorkerCounter::kRndvGet);
                 return begin_transfer(request, keys, false);
@@ -292,35 +288,34 @@ bool Receiver::rndv_written(Request& request) {
     return true;
 }
 
-/// A message of such a length took from `since` (in ticks) until now.
-void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since) {
+/// A message of such a length is here now.
+void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing& timing) {
     if (!is_learning(ep))
         return;
     const Rail& rail = ep.rail();
-    if (ep.advisor == nullptr) {
+    std::unique_ptr<Advisor>& own = ep.advisors[index_of(timing.pattern)];
+    if (own == nullptr) {
         // The transport has read the topology when it was opened.
-        ep.advisor = std::make_unique<Advisor>(
+        own = std::make_unique<Advisor>(
             rail.selection().rndv_from(BufferKind::kPlain),
             kCachesPerTurn * ucs::system_topology().second_level_cache_bytes());
     }
-    double time = static_cast<double>(ucs::ticks_now() - since);
-    // The first part was copied by the sender before it came; the others while we copied.
-    if (!is_rndv)
-        time += time * static_cast<double>(rail.bcopy_max) / static_cast<double>(bytes);
-    if (!ep.advisor->add(is_rndv, bytes, time))
+    const auto time = static_cast<double>(timing.until(ucs::ticks_now()));
+    if (!own->add(is_rndv, bytes, time, timing.is_sample))
         return;
     worker_.count(WorkerCounter::kAdvice);
     const auto ps_of_byte = [&](bool rndv) {
-        return static_cast<std::uint32_t>(ep.advisor->time_of_byte(rndv, bytes) * ucs::tick_ns() *
-                                          1000);
+        return static_cast<std::uint32_t>(own->time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000);
     };
-    const Advisor& advisor = *ep.advisor;
+    const Advisor& advisor = *own;
     Advice advice{};
     if (Advisor::is_threshold(advisor.threshold()))
         advice.rndv_from = static_cast<std::uint32_t>(advisor.threshold());
     advice.regime = static_cast<std::uint8_t>(advisor.regime());
     advice.regimes = static_cast<std::uint8_t>(advisor.regimes());
     advice.reason = static_cast<std::uint8_t>(advisor.reason());
+    if (timing.pattern == Pattern::kStream)
+        advice.reason |= kAdviceOfStream;
     if (const unsigned rndv = advisor.trials(true); rndv != 0)
         advice.trials = static_cast<std::uint8_t>(rndv);
     else if (const unsigned eager = advisor.trials(false); eager != 0)

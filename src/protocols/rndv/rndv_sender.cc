@@ -18,10 +18,15 @@
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
 namespace {
+
+/// So many messages without one from the peer's side in between are a stream: two sides that send at
+/// the same time meet each other's now before and now after their own.
+constexpr unsigned kStreamFrom = 3;
 
 /// Its owner lets peers read the memory.
 bool has_readable_handle(const Request& request) {
@@ -59,6 +64,10 @@ struct RndvPacking {
         return packing.envelope->bytes + own_bytes + sizeof(Rts) + packing.keys->used;
     }
 };
+
+constexpr std::uint8_t flag_of(Pattern pattern) {
+    return pattern == Pattern::kStream ? kRtsOfStream : 0;
+}
 
 /// The pieces are in the peer's memory, or one has failed: the receiver is told, behind a fence.
 /// After a failure of the endpoint, fail() ends the requests that wait.
@@ -116,8 +125,7 @@ bool RndvSender::takes(const Request& request) {
         goes_as_tagged(request, ep_.rail()) && length + sizeof(Envelope) > ep_.rail().bcopy_max;
     if (ep_.eager_is_paused() || is_too_long)
         return true;
-    const bool is_rndv = length >= from(request.buffer);
-    return is_rndv != take_trial(request, is_rndv);
+    return goes_by_rndv(request);
 }
 
 /// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
@@ -126,27 +134,62 @@ bool RndvSender::is_learnt_of(const Request& request) const {
            !request.is_am && is_learning(ep_);
 }
 
-/// One more message that is_learnt_of(); asked again, it has gone that way.
-void RndvSender::count_learnt(const Request& request, bool is_trial) {
-    last_long_ = request.order;
-    last_was_trial_ = is_trial;
-    ++long_messages_;
+Pattern RndvSender::pattern() const {
+    const bool is_stream =
+        ep_.worker.arrivals() == last_.arrivals && last_.in_a_row + 1 >= kStreamFrom;
+    return is_stream ? Pattern::kStream : Pattern::kTurns;
 }
 
-/// True: the message goes the other way than `is_rndv` says, as one of those that the receiver has
-/// asked for.
-bool RndvSender::take_trial(const Request& request, bool is_rndv) {
+/// One more message that is_learnt_of(); asked again, it has gone that way.
+void RndvSender::count_learnt(const Request& request, Pattern pattern, bool is_trial) {
+    const std::uint64_t arrivals = ep_.worker.arrivals();
+    const unsigned in_a_row =
+        arrivals == last_.arrivals ? std::min(last_.in_a_row + 1, kStreamFrom) : 0;
+    last_ = {request.order, arrivals, in_a_row, pattern, is_trial};
+    ++advised_[index_of(pattern)].messages;
+}
+
+/// By its length, unless it is one of those that the receiver has asked to go the other way.
+bool RndvSender::goes_by_rndv(const Request& request) {
     const std::size_t length = request.buffer.length;
     if (!is_learnt_of(request))
-        return false;
-    if (request.order == last_long_)
-        return last_was_trial_;
-    const bool is_trial = trials_ > 0 && is_rndv != tries_rndv_ &&
+        return length >= from(request.buffer, pattern());
+    const bool is_known = request.order == last_.order;
+    const Pattern now = is_known ? last_.pattern : pattern();
+    const bool is_rndv = length >= from(request.buffer, now);
+    if (is_known)
+        return is_rndv != last_.is_trial;
+    Advised& advised = advised_[index_of(now)];
+    const bool is_trial = advised.trials > 0 && is_rndv != advised.tries_rndv &&
                           length <= ep_.rail().costs().eager_max && length < eager_end_;
     if (is_trial)
-        --trials_;
-    count_learnt(request, is_trial);
-    return is_trial;
+        --advised.trials;
+    count_learnt(request, now, is_trial);
+    return is_rndv != is_trial;
+}
+
+Pattern RndvSender::pattern_of(const Request& request) const {
+    return request.order == last_.order ? last_.pattern : Pattern::kTurns;
+}
+
+bool RndvSender::is_eager_untimed(std::size_t length) {
+    constexpr Buffer kPlainBuffer{};
+    if (!Advisor::is_learnt(length) || !is_learning(ep_))
+        return length < from(kPlainBuffer, Pattern::kTurns);
+    const Pattern now = pattern();
+    if (length >= from(kPlainBuffer, now) || advised_[index_of(now)].trials > 0 ||
+        until_sample_ == 0)
+        return false;
+    --until_sample_;
+    return true;
+}
+
+bool RndvSender::is_timed(const Request& request, std::uint64_t* begun) {
+    if (!is_learnt_of(request) || request.order != last_.order)
+        return false;
+    until_sample_ = Advisor::kSampleEvery - 1;
+    *begun = last_.pattern == Pattern::kStream ? 0 : ucs::ticks_now();
+    return true;
 }
 
 void RndvSender::set_eager_max(std::uint64_t bytes) {
@@ -161,22 +204,26 @@ const Rail& RndvSender::rail() const {
 
 bool RndvSender::on_advice(Advice message) {
     const unsigned trials = message.trials & ~unsigned{kTrialsOfEager};
+    const Pattern pattern =
+        (message.reason & kAdviceOfStream) != 0 ? Pattern::kStream : Pattern::kTurns;
+    message.reason &= static_cast<std::uint8_t>(~kAdviceOfStream);
     const bool has_length =
         message.rndv_from == 0 ? trials != 0 : Advisor::is_threshold(message.rndv_from);
     static_assert(Advisor::kTrialMax == kTrialsOfEager - 1, "no number is too large");
     if (!is_learning(ep_) || !has_length ||
         !Advisor::is_regime(message.regime, message.regimes, message.reason))
         return false;
-    if (message.regime != advice_.regime)
-        regime_since_ = long_messages_;
-    trials_ = trials;
-    tries_rndv_ = (message.trials & kTrialsOfEager) == 0;
-    const std::uint32_t before = advice_.rndv_from;
-    advice_ = message;
-    advice_.rndv_from = message.rndv_from == 0
-                            ? before
-                            : static_cast<std::uint32_t>(std::min<std::uint64_t>(
-                                  message.rndv_from, ep_.rail().costs().eager_max + 1));
+    Advised& advised = advised_[index_of(pattern)];
+    if (message.regime != advised.advice.regime)
+        advised.regime_since = advised.messages;
+    advised.trials = trials;
+    advised.tries_rndv = (message.trials & kTrialsOfEager) == 0;
+    const std::uint32_t before = advised.advice.rndv_from;
+    advised.advice = message;
+    advised.advice.rndv_from = message.rndv_from == 0
+                                   ? before
+                                   : static_cast<std::uint32_t>(std::min<std::uint64_t>(
+                                         message.rndv_from, ep_.rail().costs().eager_max + 1));
     return true;
 }
 
@@ -231,7 +278,7 @@ bool RndvSender::may_lend(const Request& request) const {
 }
 
 /// UCS_ERR_UNSUPPORTED: it is registered instead.
-ucs_status_t RndvSender::lend(const Request& request, Rts* rts, Loan* loan) {
+ucs_status_t RndvSender::lend(const Request& request, Pattern pattern, Rts* rts, Loan* loan) {
     tagwire_uct_loan_t lent;
     const ucs_status_t status =
         tagwire_uct_ep_lend(ep_.lane(), request.buffer.base, request.buffer.length, &lent);
@@ -242,18 +289,19 @@ ucs_status_t RndvSender::lend(const Request& request, Rts* rts, Loan* loan) {
     rts->address = lent.place;
     rts->send_id = request.id;
     rts->key_count = 1;
+    rts->flags = flag_of(pattern);
     if (ep_.worker.options().may_put() && rail().can_put() &&
         can_put_from(request, rail().domain()))
-        rts->flags = kRtsCanPut;
+        rts->flags |= kRtsCanPut;
     *loan = wire_of(lent);
     return UCS_OK;
 }
 
 /// As send_request(); UCS_ERR_UNSUPPORTED: nothing was sent.
-ucs_status_t RndvSender::send_lent(Request& request) {
+ucs_status_t RndvSender::send_lent(Request& request, Pattern pattern) {
     Rts rts;
     Loan loan;
-    const ucs_status_t status = lend(request, &rts, &loan);
+    const ucs_status_t status = lend(request, pattern, &rts, &loan);
     if (status != UCS_OK)
         return status;
     Envelope envelope = envelope_of(request, ep_.peer_names);
@@ -278,20 +326,22 @@ bool RndvSender::may_start_at_once(const Request& request) const {
                                      TW_OP_COUNTER;
     const std::size_t length = request.buffer.length;
     return ep_.may_send_short(0) && (request.flags & ~kPlain) == 0 && !request.is_am &&
-           length > 0 && may_lend(request) && length >= from(request.buffer) && trials_ == 0;
+           length > 0 && may_lend(request);
 }
 
 bool RndvSender::try_start_at_once(Request& request) {
-    if (!may_start_at_once(request) || ep_.worker.requests().assign_id(request) == 0)
+    const Pattern now = pattern();
+    if (!may_start_at_once(request) || request.buffer.length < from(request.buffer, now) ||
+        advised_[index_of(now)].trials != 0 || ep_.worker.requests().assign_id(request) == 0)
         return false;
-    if (send_lent(request) != UCS_OK) {
+    if (send_lent(request, now) != UCS_OK) {
         ep_.worker.requests().release_id(request);
         return false;
     }
     request.order = ep_.flushes().next_order();
     request.is_rndv = true;
     if (is_learnt_of(request))
-        count_learnt(request, false);
+        count_learnt(request, now, false);
     ep_.worker.count(WorkerCounter::kTxRndv);
     ep_.worker.set_outstanding(request, ep_);
     ep_.window().add_message(kKeysBytesMax);
@@ -302,7 +352,7 @@ ucs_status_t RndvSender::send_request(Request& request) {
     const bool may_get = ep_.worker.options().may_get();
     const bool may_put = ep_.worker.options().may_put();
     if (may_lend(request)) {
-        const ucs_status_t status = send_lent(request);
+        const ucs_status_t status = send_lent(request, pattern_of(request));
         if (status != UCS_ERR_UNSUPPORTED)
             return status;
     }
@@ -323,8 +373,9 @@ ucs_status_t RndvSender::send_request(Request& request) {
     rts.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
     rts.send_id = request.id;
     rts.key_count = keys.count;
+    rts.flags = flag_of(pattern_of(request));
     if (may_put && ep_.rail().can_put() && can_put_from(request, ep_.rail().domain()))
-        rts.flags = kRtsCanPut;
+        rts.flags |= kRtsCanPut;
     RndvPacking packing{&envelope, &request, &rts, &keys};
     const AmId am = request.is_am ? AmId::kAmRts : AmId::kRts;
     return status_of(

@@ -6,8 +6,10 @@
 
 #include <ucs/type/status.h>
 
+#include <array>
 #include <cstdint>
 
+#include "protocols/cost/timing.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/control_message.hpp"
@@ -24,27 +26,32 @@ class RndvSender {
     /// The message goes by rendezvous. It may be asked several times of one message, and of a later
     /// one only when it has gone.
     bool takes(const Request& request);
-    /// Length from which such a message does.
-    std::size_t from(const Buffer& buffer) const {
-        const std::size_t chosen = advice_.rndv_from != 0 && buffer.list == nullptr
-                                       ? advice_.rndv_from
-                                       : rail().rndv_from(buffer);
+    /// Length from which such a message does if it comes now.
+    std::size_t from(const Buffer& buffer, Pattern pattern) const {
+        const std::uint32_t advised = advice(pattern).rndv_from;
+        const std::size_t chosen =
+            advised != 0 && buffer.list == nullptr ? advised : rail().rndv_from(buffer);
         return std::min(chosen, eager_end_);
     }
+    /// A plain message of `length` bytes, which fits one part, goes eager now, and need not be
+    /// timed.
+    bool is_eager_untimed(std::size_t length);
+    /// How the next message follows the last long one.
+    Pattern pattern() const;
+    /// The receiver is to time this eager message, which begins (Envelope::add_begun()).
+    bool is_timed(const Request& request, std::uint64_t* begun);
     /// The peer can keep eager messages up to this length (Hello::eager_max).
     void set_eager_max(std::uint64_t bytes);
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
     /// The receiver's; rndv_from 0: it has given none.
-    const Advice& advice() const { return advice_; }
+    const Advice& advice(Pattern pattern) const { return advised_[index_of(pattern)].advice; }
     /// Messages of lengths that are advised on, since the receiver's times are of that regime.
-    std::uint64_t messages_in_regime() const { return long_messages_ - regime_since_; }
-    void begin_anew() {
-        advice_ = {};
-        trials_ = 0;
-        long_messages_ = 0;
-        regime_since_ = 0;
+    std::uint64_t messages_in_regime(Pattern pattern) const {
+        const Advised& advised = advised_[index_of(pattern)];
+        return advised.messages - advised.regime_since;
     }
+    void begin_anew() { advised_ = {}; }
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -74,29 +81,43 @@ class RndvSender {
     bool keeps_receiver_busy(std::uint64_t bytes) const;
 
   private:
+    /// What the receiver has said of one pattern.
+    struct Advised {
+        Advice advice{};
+        unsigned trials = 0;  // next messages that go the way that is tried
+        bool tries_rndv = false;
+        std::uint64_t messages = 0;      // of lengths that are advised on
+        std::uint64_t regime_since = 0;  // of these, at the first of the present regime
+    };
+    /// The last message of a length that is advised on.
+    struct LastLong {
+        std::uint64_t order = UINT64_MAX;
+        std::uint64_t arrivals = UINT64_MAX;  // at the worker, until then
+        unsigned in_a_row = 0;                // without an arrival in between
+        Pattern pattern = Pattern::kTurns;
+        bool is_trial = false;
+    };
+
     void register_source(Request& request);
     bool may_start_at_once(const Request& request) const;
     bool may_lend(const Request& request) const;
-    ucs_status_t lend(const Request& request, Rts* rts, Loan* loan);
-    ucs_status_t send_lent(Request& request);
+    ucs_status_t lend(const Request& request, Pattern pattern, Rts* rts, Loan* loan);
+    ucs_status_t send_lent(Request& request, Pattern pattern);
     ucs_status_t send_request(Request& request);
     bool is_learnt_of(const Request& request) const;
-    void count_learnt(const Request& request, bool is_trial);
-    bool take_trial(const Request& request, bool is_rndv);
+    void count_learnt(const Request& request, Pattern pattern, bool is_trial);
+    bool goes_by_rndv(const Request& request);
+    Pattern pattern_of(const Request& request) const;
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
 
     const Rail& rail() const;
 
     Endpoint& ep_;
-    Advice advice_{};
     std::size_t eager_end_ = SIZE_MAX;
-    unsigned trials_ = 0;  // next messages that go the way that is tried
-    bool tries_rndv_ = false;
-    bool last_was_trial_ = false;
-    std::uint64_t last_long_ = UINT64_MAX;  // the order of the last of the following
-    std::uint64_t long_messages_ = 0;
-    std::uint64_t regime_since_ = 0;  // of these, at the first of the present regime
+    std::array<Advised, kPatterns> advised_;
+    LastLong last_;
+    unsigned until_sample_ = 0;  // eager messages that need not be timed
 };
 
 }  // namespace tagwire::proto

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "protocols/cost/timing.hpp"
 #include "protocols/request/reg_leases.hpp"
 #include "protocols/request/request.hpp"
 #include "ucs/datastruct/queue.hpp"
@@ -98,7 +99,7 @@ struct Transfer : ucs::FromReserve {
     bool is_put = false;
     bool is_lent = false;           // read by `loan`, over the endpoint's lane alone
     bool has_lost_rail = false;     // the own lane has moved a lost part again
-    std::uint64_t begun = 0;        // in ticks, of one that the receiver learns from; else 0
+    Timing timing;                  // of a read that the receiver may learn from
     std::uint64_t address = 0;      // of the peer's memory
     tagwire_uct_loan_t loan{};      // is_lent
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have

@@ -164,11 +164,13 @@ struct Advice {
     std::uint32_t rndv_from;  // 0: as before; then `trials` is not 0
     std::uint8_t regime;      // of the sender's times, from 1 on
     std::uint8_t regimes;     // that it knows
-    std::uint8_t reason;      // for the present one: Advisor::Reason
+    std::uint8_t reason;      // for the present one: Advisor::Reason; kAdviceOfStream
     std::uint8_t trials;     // the next messages that go the other way, to be timed; kTrialsOfEager
     std::uint32_t eager_ps;  // time of a byte there, in picoseconds; for people; 0: not known
     std::uint32_t rndv_ps;
 };
+/// Added to Advice::reason: it is about messages of a stream, and not about those in turns.
+inline constexpr std::uint8_t kAdviceOfStream = 0x80;
 /// Added to Advice::trials: messages go eager instead of by rendezvous, and not the reverse.
 inline constexpr std::uint8_t kTrialsOfEager = 0x80;
 

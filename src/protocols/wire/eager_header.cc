@@ -16,6 +16,8 @@ bool decode(const Header& header, WireBytes behind, EagerBody* body) {
     const bool has_more = (header.flags & kMoreParts) != 0;
     if (has_more && !take(&behind, &body->length))
         return false;
+    if ((header.flags & kTimed) != 0 && !take(&behind, &body->begun))
+        return false;
     if (!has_more)
         body->length = behind.size();
     body->data = behind;

@@ -2,11 +2,11 @@
 // The header of a message of the program, and the optional fields behind it. All that encodes,
 // decodes or checks them is here.
 //
-//     +--------+-----------+------------+-------------+------+
-//     | Header | imm (u64) | ack (u64)  | total (u64) | data |      eager
-//     +--------+-----------+------------+-------------+------+
+//     +--------+-----------+-----------+-------------+-------------+------+
+//     | Header | imm (u64) | ack (u64) | total (u64) | begun (u64) | data |      eager
+//     +--------+-----------+-----------+-------------+-------------+------+
 //     +--------+-----------+----------+------+
-//     | Header | imm (u64) | Rts (24) | keys |                      rendezvous (rndv_messages.hpp)
+//     | Header | imm (u64) | Rts (24) | keys |                  rendezvous (rndv_messages.hpp)
 //     +--------+-----------+----------+------+
 //
 // An optional field is there if its flag is set. On a lane whose device matches tags, a message
@@ -28,7 +28,8 @@ enum HeaderFlag : std::uint32_t {
     kAckDelivery = 8,  // tell the sender when it is delivered
     kMoreParts = 16,   // parts follow, and the length of the whole is here
     kAnnounced = 32,   // its place among the sender's messages comes later, as a Placeholder
-    kHeaderFlags = 63,
+    kTimed = 64,       // the receiver may time it; when its sender began is here
+    kHeaderFlags = 127,
 };
 inline constexpr std::uint32_t kAcks = kAckMatch | kAckDelivery;
 
@@ -45,7 +46,7 @@ static_assert(sizeof(Header) == 16 && offsetof(Header, tag) == 8);
 /// bytes are sent.
 struct Envelope {
     Header header;
-    std::uint64_t fields[3];
+    std::uint64_t fields[4];
     std::size_t bytes;
 
     static Envelope of(std::uint32_t sender, bool is_tagged, std::uint64_t tag) {
@@ -58,6 +59,8 @@ struct Envelope {
     /// `flag`: kAckMatch or kAckDelivery.
     void add_ack(HeaderFlag flag, std::uint32_t send_id) { add(flag, send_id); }
     void add_total(std::uint64_t length) { add(kMoreParts, length); }
+    /// In ticks; 0: it is one of a stream (timing.hpp).
+    void add_begun(std::uint64_t ticks) { add(kTimed, ticks); }
 
   private:
     void add(HeaderFlag flag, std::uint64_t field) {
@@ -84,6 +87,7 @@ struct ShortMessage {
 struct EagerBody {
     std::uint64_t imm = 0;
     std::uint64_t length = 0;   // of the message; more than `data` exactly with kMoreParts
+    std::uint64_t begun = 0;    // with kTimed: as Envelope::add_begun() had it
     std::uint32_t send_id = 0;  // to acknowledge; 0: none
     WireBytes data;
 };

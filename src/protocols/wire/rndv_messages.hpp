@@ -39,9 +39,10 @@ struct Rts {
 static_assert(sizeof(Rts) == 24);
 
 enum RtsFlag : std::uint8_t {
-    kRtsCanPut = 1,  // the sender can write from its buffer
+    kRtsCanPut = 1,    // the sender can write from its buffer
+    kRtsOfStream = 2,  // it is one of a stream (timing.hpp)
 };
-inline constexpr std::uint8_t kRtsFlags = kRtsCanPut;
+inline constexpr std::uint8_t kRtsFlags = kRtsCanPut | kRtsOfStream;
 
 /// Before each key.
 struct KeyHead {

@@ -29,6 +29,7 @@
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
 #include "protocols/cost/copy_chooser.hpp"
+#include "protocols/cost/timing.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
@@ -248,9 +249,10 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Unexpected* incoming_message = nullptr;
     std::uint64_t incoming_bytes = 0;
     std::uint64_t incoming_length = 0;
-    std::uint64_t incoming_since = 0;  // in ticks, of one that the receiver learns from; else 0
+    Timing incoming_timing;
     bool has_incoming = false;
-    std::unique_ptr<Advisor> advisor;  // from the first long message on that can be learnt from
+    // By Pattern, from the first long message on that can be learnt from.
+    std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
 
     // Tagged messages whose places in the order are to come (Placeholder), oldest first.
     Fifo<Announced> announced;

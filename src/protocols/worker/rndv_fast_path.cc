@@ -3,15 +3,14 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "protocols/cost/advisor.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/rndv/read_timing.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
-#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -45,8 +44,7 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
     Request* const request = plain_receive(worker, ep, header, rts.length);
     if (request == nullptr)
         return false;
-    const bool learns = is_learning(ep) && Advisor::is_learnt(rts.length);
-    const std::uint64_t begun = learns ? ucs::ticks_now() : 0;
+    const Timing timing = timing_of(ep, rts, rts.length);
     tagwire_uct_loan_t loan = lent_by(rts, message.loan);
     if (ep.rndv().keeps_receiver_busy(rts.length))
         loan.id = 0;
@@ -60,8 +58,8 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
     const Ats ats{.send_id = rts.send_id, .status = UCS_OK};
     if (ep.queue().send_now(Control::of(ats)) != UCS_OK)
         ep.control(ats);
-    if (learns)
-        worker.receiver().learn(ep, true, rts.length, begun);
+    if (timing.is_wanted())
+        worker.receiver().learn(ep, true, rts.length, timing);
     if (request->complete != nullptr)
         end_plain(worker, *request, ep, header, rts.length, 0, worker.is_multi);
     else

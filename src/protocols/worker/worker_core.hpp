@@ -103,9 +103,10 @@ class WorkerCore : public tw_worker {
     void count_event() { attention_.count_events(); }
     /// The number of events that the program may have seen: it grows when an operation ends, a
     /// message comes that nobody waits for, a handler runs, or an endpoint fails.
-    std::uint64_t ends() const {
-        return attention_.events() + counters_.value(WorkerCounter::kRxAm) +
-               counters_.value(WorkerCounter::kRxExpected) +
+    std::uint64_t ends() const { return attention_.events() + arrivals(); }
+    /// Messages of programs that have come.
+    std::uint64_t arrivals() const {
+        return counters_.value(WorkerCounter::kRxAm) + counters_.value(WorkerCounter::kRxExpected) +
                counters_.value(WorkerCounter::kRxUnexpected);
     }
 

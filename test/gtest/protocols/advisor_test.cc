@@ -136,7 +136,7 @@ struct Connection {
 
 const std::vector<Machine> kMachines = {kNear,     kFar,        kSlowCalls, kNearFresh,
                                         kFarFresh, kNearCopied, kFarPast};
-const std::vector<std::size_t> kLengths = {32 * k1, 64 * k1, 128 * k1, 256 * k1, 512 * k1};
+const std::vector<std::size_t> kLengths = {16 * k1, 32 * k1, 64 * k1, 128 * k1, 256 * k1};
 
 /** Time of a message beyond that of the better way. */
 double excess(const Connection& connection, const Machine& machine, std::size_t bytes) {
@@ -162,7 +162,8 @@ bool wants_trial(const Advisor& advisor) {
 
 constexpr int kLong = 10'000;
 constexpr int kSoonIfKnown = 100;
-constexpr int kSoonIfNew = 250;
+/** Three turns of cold eager messages, and the way to them. */
+constexpr int kSoonIfNew = 450;
 /** Rendezvous in use tell little of eager messages, and cold ones not much more. */
 constexpr int kSoonIfWarm = 3000;
 
@@ -335,6 +336,44 @@ TEST(Advisor, trials_take_little_of_the_time) {
                 << machine.name << ", " << bytes << " bytes, " << connection.tried << " tried";
             EXPECT_GT(connection.tried, 0U) << machine.name << ", " << bytes << " bytes";
         }
+    }
+}
+
+// Those that come before their receive is posted are not timed.
+TEST(Advisor, a_trial_ends_though_some_of_its_messages_are_not_timed) {
+    Advisor advisor(48 * k1);
+    unsigned left = 0;
+    int asked = 0;
+    for (int i = 0; i < 20'000; ++i) {
+        const bool is_eager = left > 0;
+        left -= is_eager ? 1 : 0;
+        if (is_eager && i % 5 == 0)
+            continue;
+        if (!advisor.add(!is_eager, 128 * k1, is_eager ? 14'000 : 8000))
+            continue;
+        left = advisor.trials(false);
+        ++asked;
+    }
+    EXPECT_NEAR(advisor.time_of_byte(false, 128 * k1), 14'000 / (128.0 * k1), 0.001);
+    EXPECT_LT(asked, 200) << "it would begin a trial again and again";
+    EXPECT_EQ(advisor.threshold(), 48 * k1);
+}
+
+TEST(Advisor, one_message_of_many_warms_the_buffers_for_all) {
+    constexpr std::size_t kTurn = 2 * k1 * k1;
+    Advisor all(64 * k1, kTurn);
+    Advisor some(64 * k1, kTurn);
+    constexpr int kMessages = 3 * kTurn / (16 * k1);
+    for (int i = 0; i < kMessages; ++i) {
+        all.add(false, 16 * k1, 2000);
+        if (i % static_cast<int>(Advisor::kSampleEvery) == 0)
+            some.add(false, 16 * k1, 2000, true);
+    }
+    for (Advisor* advisor : {&all, &some}) {  // warm ones take no third of what is told any more
+        advisor->add(true, 16 * k1, 1000);
+        for (int i = 0; i < 32 && advisor->threshold() != 16 * k1; ++i)
+            advisor->add(true, 16 * k1, 1000);
+        EXPECT_EQ(advisor->threshold(), 16 * k1);
     }
 }
 

@@ -101,10 +101,16 @@ TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {
     envelope.add_imm(5);
     envelope.add_ack(kAckDelivery, 6);
     envelope.add_total(100);
+    envelope.add_begun(200);
     const Bytes sent = bytes_of(envelope);
     EXPECT_EQ(Bytes(sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(envelope.bytes)),
-              bytes_of(Header{1, kTagged | kImm | kAckDelivery | kMoreParts, 9}, std::uint64_t{5},
-                       std::uint64_t{6}, std::uint64_t{100}));
+              bytes_of(Header{1, kTagged | kImm | kAckDelivery | kMoreParts | kTimed, 9},
+                       std::uint64_t{5}, std::uint64_t{6}, std::uint64_t{100}, std::uint64_t{200}));
+    EagerBody body;
+    ASSERT_TRUE(decode(envelope.header, WireBytes(sent).subspan(sizeof(Header)), &body));
+    EXPECT_EQ(body.begun, 200U);
+    EXPECT_EQ(body.length, 100U);
+    EXPECT_FALSE(decode({1, kTagged | kTimed, 9}, Bytes(7), &body)) << "less than the field";
     const ShortMessage rest{9, {}};
     const Bytes whole = bytes_of(ShortMessage::head(1, true), rest);
     const Header header{1, kTagged, 9};
@@ -180,7 +186,7 @@ TEST(Wire, the_keys_of_a_rendezvous_are_as_many_as_it_says) {
         EXPECT_FALSE(decode(header, WireBytes(behind).first(length), &cut)) << length;
     }
     for (const Rts& wrong :
-         {Rts{100, 4096, 0, 0, 0, {}}, Rts{100, 4096, 7, 0, 2, {}}, Rts{100, 4096, 7, 1, 0, {}}}) {
+         {Rts{100, 4096, 0, 0, 0, {}}, Rts{100, 4096, 7, 0, 4, {}}, Rts{100, 4096, 7, 1, 0, {}}}) {
         RtsBody refused;
         EXPECT_FALSE(decode(header, bytes_of(wrong), &refused));
     }
@@ -213,7 +219,7 @@ TEST(Wire, a_request_with_a_loan_alone_is_one_of_keys_too) {
         EXPECT_FALSE(decode(WireBytes(bytes).first(length), &lent)) << length;
     EXPECT_FALSE(decode(bytes + 1, &lent));
     for (const Rts& wrong :
-         {Rts{100, 4096, 0, 1, 0, {}}, Rts{100, 4096, 7, 2, 0, {}}, Rts{100, 4096, 7, 1, 2, {}}})
+         {Rts{100, 4096, 0, 1, 0, {}}, Rts{100, 4096, 7, 2, 0, {}}, Rts{100, 4096, 7, 1, 4, {}}})
         EXPECT_FALSE(decode(bytes_of(wrong, sent.head, sent.loan), &lent));
     const Rts rts{100, 4096, 7, 1, 0, {}};
     EXPECT_FALSE(decode(bytes_of(rts, KeyHead{0, sizeof(Loan)}, sent.loan), &lent));
