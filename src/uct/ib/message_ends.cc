@@ -23,7 +23,7 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
     ep.failure = status;
     ep.state = MessageEp::State::kFailing;
     source->stop(ep);
-    failing_.push_back({&ep, receives_seen_, ucs::clock_now_ns() + kFlushNs});
+    failing_.push_back({&ep, receives_seen_, watched.ns() + kFlushNs});
     has_work = true;
 }
 
@@ -32,6 +32,7 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
 unsigned MessageIface::settle_failing() {
     unsigned ended = 0;
     std::size_t kept = 0;
+    watched.look(ucs::clock_now_ns());
     // By index: callbacks may have others fail.
     for (std::size_t i = 0; i < failing_.size(); ++i) {
         MessageEp* const ep = failing_[i].ep;
@@ -61,7 +62,7 @@ unsigned MessageIface::settle_failing() {
 
 bool MessageIface::is_overdue(const Failing& failing) const {
     return !failing.ep->has_ended() && source->ends_soon(*failing.ep) &&
-           ucs::clock_now_ns() >= failing.deadline;
+           watched.ns() >= failing.deadline;
 }
 
 void MessageIface::lose_device(const char* why) {
@@ -96,7 +97,7 @@ void MessageIface::end_operations(MessageEp& ep) {
 void MessageIface::end_now(MessageEp& ep) {
     guard.enter();
     MessageEp* const outer = op_ends.put_off_others_than(&ep);
-    const std::uint64_t begin = ucs::clock_now_ns();
+    const std::uint64_t begin = watched.look(ucs::clock_now_ns());
     op_ends.finish_late(&ep);
     // One of its callbacks may be what destroys it: the rest of what that completion told.
     while (SendOp* op = ep.queue->take_until(ep.queue->acked))
@@ -135,8 +136,9 @@ bool MessageIface::waits_on(MessageEp& ep, std::uint64_t begin) {
         end_all();
         return false;
     }
-    if (!is_unresponsive_ && now < begin + kEndNs) {
-        source->press(ep, now - begin);
+    const std::uint64_t waited_ns = watched.look(now) - begin;
+    if (!is_unresponsive_ && waited_ns < kEndNs) {
+        source->press(ep, waited_ns);
         return true;
     }
     if (!std::exchange(is_unresponsive_, true)) {

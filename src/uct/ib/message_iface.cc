@@ -172,6 +172,7 @@ void MessageIface::look_now_and_then() {
     for (const AsyncEvent& event : take_async_events())
         take_event(event);
     end_receiving();  // what could not be posted, for lack of memory
+    watched.look(now);
     look(now);
     // Asks silent peers for an acknowledgement: their death would go unnoticed otherwise.
     keepalive_.look(now, eps, [this](MessageEp& ep) {

@@ -17,6 +17,7 @@
 #include "uct/ib/keepalive.hpp"
 #include "uct/ib/message_receiver.hpp"
 #include "uct/ib/op_ends.hpp"
+#include "uct/ib/watched_time.hpp"
 
 namespace tagwire::ib {
 
@@ -44,10 +45,12 @@ class MessageIface : public MessageReceiver {
     void owned_completed(SendQueue& queue, const Completion& completion);
 
     OpEnds op_ends{reads, has_work};
+    WatchedTime watched;
 
   protected:
     static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
     static constexpr std::uint64_t kLookNs = 1'000'000;
+    // Watched time:
     static constexpr std::uint64_t kEndNs = 1'000'000'000;    // that destroys wait for the device
     static constexpr std::uint64_t kFlushNs = 5'000'000'000;  // that a failed endpoint does
 
@@ -88,7 +91,7 @@ class MessageIface : public MessageReceiver {
     struct Failing {
         MessageEp* ep;
         std::uint64_t mark;      // receive completions seen when it failed
-        std::uint64_t deadline;  // ns; not to wait longer for the ends of its requests
+        std::uint64_t deadline;  // watched ns; not to wait longer for the ends of its requests
     };
 
     // ---- Send completions

@@ -37,7 +37,8 @@ class QueueSource {
     /// Operations still in the queue of an endpoint that uses no memory of the program end for the
     /// program; flushes go to the endpoint's own list, because rendezvous end before them.
     virtual void end_copied(MessageEp&) {}
-    /// A destroy has waited so long for the end of the requests of `ep`, and nothing completes now.
+    /// A destroy has waited so long for the end of the requests of `ep` (watched time), and nothing
+    /// completes now.
     virtual void press(MessageEp&, std::uint64_t /*waited_ns*/) {}
     /// It has failed, and its requests end by themselves soon, if the device works.
     [[nodiscard]] virtual bool ends_soon(const MessageEp&) const { return true; }

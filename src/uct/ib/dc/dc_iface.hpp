@@ -72,7 +72,7 @@ class DcIface : public ib::MessageIface {
 
     // ---- Hooks of the base
     void end_arrivals(ib::MessageEp&) override {}
-    void look(std::uint64_t now) override { lender_.look(now); }
+    void look(std::uint64_t) override { lender_.look(); }
     void take_event(const ib::AsyncEvent& event) override;
     [[nodiscard]] bool looks_soon() const override { return lender_.looks_soon(); }
     [[nodiscard]] bool waits_for(const ib::MessageEp& ep) const override {

@@ -41,7 +41,7 @@ class ChannelLender final : public ib::QueueSource {
     /// The endpoint has failed and all has ended: others get its channel.
     void take_back(DcEp& ep);
     /// Once a millisecond or less often.
-    void look(std::uint64_t now);
+    void look();
     [[nodiscard]] bool looks_soon() const { return !closing_.empty(); }
 
     // ---- Room (QueueSource)
@@ -71,7 +71,7 @@ class ChannelLender final : public ib::QueueSource {
     struct Closing {
         std::uint32_t ep_id;
         Dci* dci;
-        std::uint64_t deadline;  // ns
+        std::uint64_t deadline;  // watched ns
         bool is_held = false;    // nobody sends there until it is stopped
     };
 
@@ -97,7 +97,7 @@ class ChannelLender final : public ib::QueueSource {
     /// Nobody else has requests in its DCI.
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
-    bool must_wait(Closing& closing, std::uint64_t now);
+    bool must_wait(Closing& closing);
     /// Completions come for all that was posted there.
     void ask_for_ends(Dci& dci);
     void break_off(Dci& dci);

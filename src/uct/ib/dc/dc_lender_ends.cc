@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ucs/log/log.hpp"
-#include "ucs/time/clock.hpp"
 #include "uct/completion.hpp"
 #include "uct/ib/dc/dc_lender.hpp"
 
@@ -56,7 +55,7 @@ void ChannelLender::stop(ib::MessageEp& any) {
 
 void ChannelLender::close_later(const DcEp& ep) {
     Dci* dci = static_cast<const Channel&>(*ep.queue).dci;
-    closing_.push_back({ep.id, dci, ucs::clock_now_ns() + close_ns_});
+    closing_.push_back({ep.id, dci, owner_.watched.ns() + close_ns_});
 }
 
 bool ChannelLender::is_alone(const DcEp& ep) const {
@@ -177,13 +176,13 @@ void ChannelLender::give_up(ib::MessageEp& any) {
         start_anew(dci);
 }
 
-void ChannelLender::look(std::uint64_t now) {
+void ChannelLender::look() {
     if (!std::exchange(is_contended_, false))
         owner_.sends.set_signal_every(owner_.limits.signal_every);
     for (std::size_t i = 0; i < closing_.size();) {
         const auto* ep = static_cast<DcEp*>(owner_.eps.find(closing_[i].ep_id));
         const bool has_ended = ep == nullptr || ep->has_ended();
-        if (!has_ended && must_wait(closing_[i], now)) {
+        if (!has_ended && must_wait(closing_[i])) {
             ++i;
             continue;
         }
@@ -201,7 +200,8 @@ void ChannelLender::look(std::uint64_t now) {
 
 // As long as others have requests there, within bounds; at last others are kept from sending, so
 // that theirs end.
-bool ChannelLender::must_wait(Closing& closing, std::uint64_t now) {
+bool ChannelLender::must_wait(Closing& closing) {
+    const std::uint64_t now = owner_.watched.ns();
     if (closing.dci->is_breaking || !closing.dci->serves_others())
         return closing.dci->is_breaking;
     if (now < closing.deadline)
