@@ -447,13 +447,13 @@ ucs_status_t MessageOps::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_OK;
     if (comp == nullptr) {
         // Something signalled must be behind the last request, or it would never be acknowledged.
-        if (queue->has_unsignaled() && queue->free > 0 && own.sends.has_last_place())
+        if (queue->has_unsignaled() && queue->has_last_place() && own.sends.has_last_place())
             return post_signal() == UCS_OK ? UCS_INPROGRESS : failure;
         return UCS_INPROGRESS;
     }
-    if (queue->free == 0)
+    if (!queue->has_last_place())
         gets_room(1);  // it may have no queue yet
-    SendOp* op = queue->free > 0 && own.sends.has_last_place() ? own.small.get() : nullptr;
+    SendOp* op = queue->has_last_place() && own.sends.has_last_place() ? own.small.get() : nullptr;
     if (op == nullptr)
         return no_room();
     op->serial = own.rndv_sends.newest_serial();

@@ -23,6 +23,8 @@ class MessageEp;
 struct SendQueue {
     /// ibv_post_send() for a queue pair that wants to know where to.
     static constexpr std::uint32_t kUnlisted = 1U << 31;
+    /// A reserve that keeps the last place, too: nothing is posted, not even a flush.
+    static constexpr std::uint32_t kStopped = UINT32_MAX / 2;
     using Post = int (*)(SendQueue& queue, MessageEp& ep, ibv_send_wr* first, ibv_send_wr** bad_p);
 
     ibv_qp* qp = nullptr;
@@ -36,7 +38,7 @@ struct SendQueue {
     std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id
     std::uint32_t acked = 0;
     std::uint32_t free = 0;
-    std::uint32_t reserve = 1;  // places that only what ends a turn may take: a flush
+    std::uint32_t reserve = 1;  // places that only what ends a turn may take: a flush; or kStopped
     // Requests since the last one that asked for a completion. kUnlisted makes it so many that the
     // next one is a special case: it lists the queue as busy.
     std::uint32_t unsignaled = kUnlisted;
@@ -51,6 +53,8 @@ struct SendQueue {
         return post_call(*this, ep, request, bad_p);
     }
     [[nodiscard]] bool is_drained() const { return posted == acked; }
+    /// For a flush, or a request that asks for the completion of those before it.
+    [[nodiscard]] bool has_last_place() const { return free > 0 && reserve != kStopped; }
     [[nodiscard]] bool has_unsignaled() const { return (unsignaled & ~kUnlisted) != 0; }
     void clear_unsignaled() { unsignaled &= kUnlisted; }
     std::uint64_t next_wr_id() { return std::uint64_t{id} << 32 | ++posted; }

@@ -66,7 +66,7 @@ void SendQueues::abandon(SendQueue& queue) {
 void SendQueues::signal_all(const QueueSource& source) {
     for (std::size_t left = busy_.size(); left > 0; --left) {
         SendQueue* queue = busy_.front();
-        if (queue->has_unsignaled() && queue->free > 0 && !signal(*queue, source))
+        if (queue->has_unsignaled() && queue->has_last_place() && !signal(*queue, source))
             return;
         busy_.erase(*queue);
         busy_.push_back(*queue);  // the next call begins behind it

@@ -113,5 +113,41 @@ TEST(DcRing, no_request_is_overwritten_or_refused_and_all_places_come_back) {
     test::for_each_seed(200, [](std::uint64_t seed) { Model(seed).run(); });
 }
 
+// A request to a queue pair in error is flushed, and its place comes back: there would be more to
+// post again than there are places.
+TEST(DcChannel, one_that_is_stopped_takes_nothing_not_even_a_flush) {
+    Dci dci;
+    Channel owned;
+    Channel shared;
+    shared.is_shared = true;
+    for (Channel* channel : {&owned, &shared}) {
+        channel->dci = &dci;
+        channel->free = 8;
+        dci.channels.push_back(channel);
+    }
+    dci.set_reserves();
+    EXPECT_TRUE(owned.has_last_place());
+    EXPECT_TRUE(shared.has_last_place());
+    owned.is_broken = shared.is_broken = true;
+    dci.set_reserves();
+    EXPECT_TRUE(owned.has_last_place()) << "its owner knows";
+    EXPECT_FALSE(shared.has_last_place());
+    owned.is_broken = shared.is_broken = false;
+    dci.is_breaking = true;
+    ++dci.holders;
+    dci.set_reserves();
+    EXPECT_FALSE(owned.has_last_place());
+    EXPECT_FALSE(shared.has_last_place());
+    dci.is_breaking = false;
+    dci.set_reserves();
+    EXPECT_FALSE(owned.has_last_place()) << "somebody holds it";
+    --dci.holders;
+    owned.is_turn_over = true;
+    dci.set_reserves();
+    EXPECT_TRUE(owned.has_last_place()) << "for what ends the turn";
+    EXPECT_GT(owned.reserve, owned.free);
+    EXPECT_EQ(1U, shared.reserve);
+}
+
 }  // namespace
 }  // namespace tagwire::dc

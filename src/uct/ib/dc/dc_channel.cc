@@ -48,6 +48,13 @@ void SentRing::move(std::uint32_t from, std::uint32_t to) {
         kept.pieces[0].addr = ib::address_of(kept.data);
 }
 
+// ---- Channels
+
+void Channel::set_reserve() {
+    const bool is_stopped = (is_shared && is_broken) || dci->is_breaking || dci->holders != 0;
+    reserve = is_stopped ? kStopped : is_turn_over ? kNoMore : 1;
+}
+
 // ---- The send ring that the streams of a DCI share
 
 void Channel::give_places_up_to(std::uint32_t number) {
@@ -91,9 +98,9 @@ bool Dci::serves_others() const {
     return false;
 }
 
-void Dci::set_reserves(std::uint32_t places) {
+void Dci::set_reserves() {
     for (Channel* channel : channels)
-        channel->reserve = places;
+        channel->set_reserve();
 }
 
 // All that was posted before it began has ended.

@@ -9,7 +9,9 @@
 // Invariants
 //  (1) Completions of a channel come in order, and one counts for all requests before it.
 //  (2) A shared channel keeps each request that is not acknowledged, as it was posted.
-//  (3) In a DCI with streams, the newest request posted and the oldest that has not ended are no
+//  (3) Nothing is posted to a shared channel that is broken, nor to a DCI that is stopped or held:
+//      it would be flushed, and a channel never has more to post again than its ring has places.
+//  (4) In a DCI with streams, the newest request posted and the oldest that has not ended are no
 //      further apart than the shares of its channels together.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "uct/ib/dc/dc_verbs.hpp"
 #include "uct/ib/message_ep.hpp"
@@ -69,6 +72,7 @@ struct Dci : ucs::FromReserve {
     ucs::ReserveVector<Channel*> channels;  // of it
     unsigned behind = 0;                    // those that have not ended what is before their marks
     bool is_breaking = false;  // stopped: it starts anew when all that was posted is flushed
+    unsigned holders = 0;      // closed endpoints that keep others from sending there
 
     /// With streams: requests of `channel` up to this one have ended. Places may come back, of
     /// other channels, too.
@@ -77,7 +81,8 @@ struct Dci : ucs::FromReserve {
     void reset(Channel& channel);
     /// Endpoints that have not failed have requests there.
     [[nodiscard]] bool serves_others() const;
-    void set_reserves(std::uint32_t places);
+    /// After a change of `is_breaking` or `holders`.
+    void set_reserves();
 
   private:
     void next_epoch();
@@ -85,7 +90,7 @@ struct Dci : ucs::FromReserve {
 };
 
 struct Channel : ib::SendQueue, ucs::FromReserve {
-    static constexpr std::uint32_t kNoMore = UINT32_MAX / 2;  // places kept: more than there are
+    static constexpr std::uint32_t kNoMore = kStopped - 1;  // places kept: more than there are
 
     Dci* dci = nullptr;
     ucs::ListLink<Channel> idle_link;
@@ -93,6 +98,7 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     std::uint16_t index = 0;       // in the pool
     std::uint32_t turn_begin = 0;  // owned: requests posted before the owner's turn
     bool was_granted = false;      // owned: to one that waited, whose request has not come yet
+    bool is_turn_over = false;     // owned: but for the request that ends it
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
     std::uint32_t stop_mark = 0;     // breaking: the request that was posted behind all others
     std::unique_ptr<SentRing> sent;  // shared
@@ -107,6 +113,8 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     bool rests = false;            // owned: by nobody, until enough places have come back
 
     [[nodiscard]] std::uint32_t ring_end() const { return posted + replayed; }
+    /// After a change of the state: sets what may be posted.
+    void set_reserve();
     /// Breaking: nothing that was posted is still to complete.
     [[nodiscard]] bool is_flushed() const {
         return is_drained() || (is_shared && is_broken && flushed == posted);
@@ -117,6 +125,7 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     /// Requests without an acknowledgement were posted again up to number `end`: they have the
     /// places for it. The others are gone.
     void posted_again(std::uint32_t end) {
+        TW_ASSERT(free >= end - acked);
         free -= end - acked;
         replayed += posted - acked;
         posted = end;

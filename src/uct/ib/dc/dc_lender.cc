@@ -42,7 +42,8 @@ bool ChannelLender::own_channel(DcEp& ep) {
 
 void ChannelLender::begin_turn(Channel& channel, DcEp& ep) {
     channel.owner = &ep;
-    channel.reserve = channel.dci->is_breaking ? Channel::kNoMore : 1;
+    channel.is_turn_over = false;
+    channel.set_reserve();
     channel.turn_begin = channel.posted;
     channel.was_granted = false;
     ep.queue = &channel;
@@ -136,8 +137,10 @@ void ChannelLender::end_turns() {
         auto* ep = static_cast<DcEp*>(channel->owner);
         if (ep == nullptr)
             continue;
-        if (channel->posted - channel->turn_begin >= turn)
-            channel->reserve = Channel::kNoMore;  // but for the request that ends it
+        if (channel->posted - channel->turn_begin >= turn) {
+            channel->is_turn_over = true;
+            channel->set_reserve();
+        }
         // The requests that it waited to send may have been purged meanwhile.
         const bool has_nothing =
             ep->group == nullptr || (ep->group->empty() && !ep->group->is_visited());
@@ -204,9 +207,10 @@ int ChannelLender::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_
 }
 
 ib::MessageEp* ChannelLender::poster_of(const ib::SendQueue& queue) const {
-    if (!queue.is_shared)
-        return queue.owner;
-    return SharedChannels::poster_of(static_cast<const Channel&>(queue));
+    const auto& channel = static_cast<const Channel&>(queue);
+    if (channel.dci->is_breaking)
+        return nullptr;
+    return channel.is_shared ? SharedChannels::poster_of(channel) : channel.owner;
 }
 
 }  // namespace tagwire::dc

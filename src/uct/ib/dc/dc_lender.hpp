@@ -98,6 +98,7 @@ class ChannelLender final : public ib::QueueSource {
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
     void close_later(const DcEp& ep);
     bool must_wait(Closing& closing);
+    void hold(Closing& closing, bool is_held);
     /// Completions come for all that was posted there.
     void ask_for_ends(Dci& dci);
     void break_off(Dci& dci);

@@ -50,7 +50,8 @@ void ChannelLender::stop(ib::MessageEp& any) {
     } else {
         close_later(ep);
     }
-    owner_.sends.mark_end(channel, ep);
+    if (!channel.dci->is_breaking)
+        owner_.sends.mark_end(channel, ep);
 }
 
 void ChannelLender::close_later(const DcEp& ep) {
@@ -127,7 +128,7 @@ void ChannelLender::break_off(Dci& dci) {
         return start_anew(dci);
     }
     dci.is_breaking = true;
-    dci.set_reserves(Channel::kNoMore);
+    dci.set_reserves();
     for (Channel* channel : dci.channels) {
         channel->stop_mark = channel->acked;
         if (!channel->is_drained() && !channel->is_broken)
@@ -151,9 +152,8 @@ void ChannelLender::end_break(Dci& dci) {
         if (dci.initiator.has_streams)
             dci.reset(*channel);
         channel->is_broken = channel->is_broken && channel->is_shared;
-        if (!channel->is_broken)
-            channel->reserve = 1;
     }
+    dci.set_reserves();
     // By index: callbacks may send, and channels be made for that. One may stop the DCI again.
     for (std::size_t i = 0; i < dci.channels.size() && !dci.is_breaking; ++i)
         if (dci.channels[i]->is_broken)
@@ -186,16 +186,20 @@ void ChannelLender::look() {
             ++i;
             continue;
         }
-        const Closing closing = closing_[i];
+        Closing closing = closing_[i];
         closing_[i] = closing_.back();
         closing_.pop_back();
-        if (closing.dci->is_breaking)
-            continue;
-        if (!has_ended)
+        hold(closing, false);
+        if (!has_ended && !closing.dci->is_breaking)
             break_off(*closing.dci);
-        else if (closing.is_held)
-            closing.dci->set_reserves(1);
     }
+}
+
+void ChannelLender::hold(Closing& closing, bool is_held) {
+    if (std::exchange(closing.is_held, is_held) == is_held)
+        return;
+    closing.dci->holders += is_held ? 1 : -1;
+    closing.dci->set_reserves();
 }
 
 // As long as others have requests there, within bounds; at last others are kept from sending, so
@@ -206,8 +210,7 @@ bool ChannelLender::must_wait(Closing& closing) {
         return closing.dci->is_breaking;
     if (now < closing.deadline)
         return true;
-    if (!std::exchange(closing.is_held, true))
-        closing.dci->set_reserves(Channel::kNoMore);
+    hold(closing, true);
     ask_for_ends(*closing.dci);
     return now < closing.deadline + kOthersNs;
 }
@@ -223,8 +226,8 @@ void ChannelLender::ask_for_ends(Dci& dci) {
 void ChannelLender::start_anew(Dci& dci) {
     pool_.restart(dci);
     drop_requests(dci);
-    if (std::exchange(dci.is_breaking, false))
-        dci.set_reserves(1);
+    dci.is_breaking = false;
+    dci.set_reserves();
     use_places(dci);
 }
 
@@ -248,7 +251,6 @@ void ChannelLender::drop_requests(Dci& dci) {
             channel.free += given_up;
         owner_.sends.give_back(given_up);
         channel.clear_unsignaled();
-        channel.reserve = 1;
         channel.is_broken = true;  // nothing is posted meanwhile
         for (std::uint32_t sn = first; pool_.is_shared() && sn != channel.posted + 1; ++sn) {
             DcEp& ep = *channel.sent->at(sn).ep;

@@ -105,6 +105,7 @@ Channel* DciPool::new_channel(Dci& dci) {
     channel->free = static_cast<std::uint32_t>(owner_.limits.options.tx_depth);
     channel->id = static_cast<std::uint32_t>(channels_.size());
     channel->is_shared = is_shared();
+    channel->set_reserve();
     channel->is_special = is_shared() || dci.initiator.has_streams;
     dci.channels.push_back(channel.get());
     if (is_shared())

@@ -74,7 +74,7 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
         return;  // a callback had its requests given up
     channel.is_broken = true;
     channel.flushed = sn;
-    channel.reserve = Channel::kNoMore;
+    channel.set_reserve();
     DcEp& culprit = *channel.sent->at(sn).ep;
     if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
         owner_.count(ib::MessageCounter::kRnrFailures);
@@ -127,8 +127,8 @@ void SharedChannels::post_again(Channel& channel) {
         channel.free += dropped;
     }
     owner_.sends.give_back(dropped);
-    channel.reserve = 1;
     channel.is_broken = false;
+    channel.set_reserve();
     if (channel.has_unsignaled())
         owner_.sends.ask_for_completions();
     owner_.has_work = true;
