@@ -173,7 +173,9 @@ void MessageIface::look_now_and_then() {
         take_event(event);
     end_receiving();  // what could not be posted, for lack of memory
     watched.look(now);
+    guard.enter();
     look(now);
+    guard.leave();
     // Asks silent peers for an acknowledgement: their death would go unnoticed otherwise.
     keepalive_.look(now, eps, [this](MessageEp& ep) {
         return ep.state != MessageEp::State::kConnected || probe(ep);

@@ -97,8 +97,7 @@ void ChannelLender::special_completed(ib::SendQueue& queue, const ib::Completion
         shared_.completed(channel, completion);
     else
         owner_.owned_completed(channel, completion);
-    if (dci.is_breaking && std::ranges::all_of(dci.channels, &Channel::is_flushed))
-        end_break(dci);
+    end_break_if_flushed(dci);
     if (!dci.initiator.has_streams)
         return;
     // Others' requests keep places, and nobody asked whether they have ended: in time, so that who

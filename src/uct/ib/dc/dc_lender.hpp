@@ -103,7 +103,8 @@ class ChannelLender final : public ib::QueueSource {
     void ask_for_ends(Dci& dci);
     void break_off(Dci& dci);
     void mark_stop(Channel& channel);
-    void end_break(Dci& dci);
+    void mark_stops(Dci& dci);
+    void end_break_if_flushed(Dci& dci);
     void start_anew(Dci& dci);
     void drop_requests(Dci& dci);
 

@@ -129,11 +129,17 @@ void ChannelLender::break_off(Dci& dci) {
     }
     dci.is_breaking = true;
     dci.set_reserves();
-    for (Channel* channel : dci.channels) {
+    for (Channel* channel : dci.channels)
         channel->stop_mark = channel->acked;
+    mark_stops(dci);
+    end_break_if_flushed(dci);
+}
+
+// Where the completion queue had no place for a mark, look() tries again.
+void ChannelLender::mark_stops(Dci& dci) {
+    for (Channel* channel : dci.channels)
         if (!channel->is_drained() && !channel->is_broken)
             mark_stop(*channel);
-    }
 }
 
 // Requests without a completion that were carried out end silently.
@@ -145,7 +151,11 @@ void ChannelLender::mark_stop(Channel& channel) {
         channel.stop_mark = channel.posted;
 }
 
-void ChannelLender::end_break(Dci& dci) {
+// To be asked whenever something has completed there, and at the beginning: where all was flushed
+// before, nothing completes any more.
+void ChannelLender::end_break_if_flushed(Dci& dci) {
+    if (!dci.is_breaking || !std::ranges::all_of(dci.channels, &Channel::is_flushed))
+        return;
     pool_.restart(dci);
     dci.is_breaking = false;
     for (Channel* channel : dci.channels) {
@@ -179,6 +189,10 @@ void ChannelLender::give_up(ib::MessageEp& any) {
 void ChannelLender::look() {
     if (!std::exchange(is_contended_, false))
         owner_.sends.set_signal_every(owner_.limits.signal_every);
+    for (const auto& dci : pool_.dcis())
+        if (dci->is_breaking)
+            mark_stops(*dci);
+    // By index: callbacks may have others closed.
     for (std::size_t i = 0; i < closing_.size();) {
         const auto* ep = static_cast<DcEp*>(owner_.eps.find(closing_[i].ep_id));
         const bool has_ended = ep == nullptr || ep->has_ended();
@@ -239,6 +253,7 @@ void ChannelLender::drop_requests(Dci& dci) {
         if (channel.is_drained()) {
             if (dci.initiator.has_streams)
                 dci.reset(channel);
+            channel.is_broken = false;
             continue;
         }
         const std::uint32_t given_up = channel.posted - channel.acked;
