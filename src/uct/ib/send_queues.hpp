@@ -84,6 +84,8 @@ class SendQueues {
     // ---- Completions that are asked for
     void set_signal_every(std::uint32_t requests) { signal_every_ = requests; }
     [[nodiscard]] std::uint32_t signals_out() const { return signals_out_; }
+    /// One was asked for where a request is posted again.
+    void signal_is_due() { ++signals_out_; }
     /// One that was asked for came.
     void signal_came() { --signals_out_; }
     /// Where requests were given up, or failed: when none is under way no completion will come.

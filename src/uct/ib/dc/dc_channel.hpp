@@ -11,7 +11,8 @@
 //  (2) A shared channel keeps each request that is not acknowledged, as it was posted.
 //  (3) Nothing is posted to a shared channel that is broken, nor to a DCI that is stopped or held:
 //      it would be flushed, and a channel never has more to post again than its ring has places.
-//  (4) In a DCI with streams, the newest request posted and the oldest that has not ended are no
+//  (4) A channel without a free place has asked for the completion of its newest request.
+//  (5) In a DCI with streams, the newest request posted and the oldest that has not ended are no
 //      further apart than the shares of its channels together.
 #pragma once
 
@@ -116,9 +117,9 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
     /// After a change of the state: sets what may be posted.
     void set_reserve();
     /// Breaking: nothing that was posted is still to complete.
-    [[nodiscard]] bool is_flushed() const {
-        return is_drained() || (is_shared && is_broken && flushed == posted);
-    }
+    [[nodiscard]] bool is_flushed() const { return is_drained() || is_over(); }
+    /// Shared and broken: the device has flushed all of it.
+    [[nodiscard]] bool is_over() const { return is_shared && is_broken && flushed == posted; }
     [[nodiscard]] bool has_all_ended() const { return ring_ended == ring_end(); }
     /// Requests have ended whose places have not come back.
     [[nodiscard]] bool waits_for_others() const { return ring_base != ring_ended; }
@@ -129,6 +130,14 @@ struct Channel : ib::SendQueue, ucs::FromReserve {
         free -= end - acked;
         replayed += posted - acked;
         posted = end;
+    }
+    /// Over: requests behind number `end` are gone.
+    void keep_up_to(std::uint32_t end) {
+        if (dci->initiator.has_streams)
+            replayed += posted - end;  // their places come back with the others'
+        else
+            free += posted - end;
+        posted = flushed = end;
     }
     void give_places_up_to(std::uint32_t number);
 };

@@ -61,8 +61,8 @@ class ChannelLender final : public ib::QueueSource {
     void end_copied(ib::MessageEp& ep) override;
     [[nodiscard]] bool ends_soon(const ib::MessageEp& ep) const override {
         const auto& dc_ep = static_cast<const DcEp&>(ep);
-        return has_channel(dc_ep) &&
-               (is_alone(dc_ep) || static_cast<const Channel&>(*dc_ep.queue).dci->is_breaking);
+        return has_channel(dc_ep) && (is_alone(dc_ep) || dc_ep.queue->is_broken ||
+                                      static_cast<const Channel&>(*dc_ep.queue).dci->is_breaking);
     }
     void give_up(ib::MessageEp& ep) override;
 

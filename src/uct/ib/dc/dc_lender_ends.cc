@@ -31,8 +31,7 @@ void ChannelLender::stop(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     if (owner_.has_lost_device() || !has_channel(ep) || ep.has_ended())
         return;
-    if (ep.queue->is_broken) {  // what was posted is being flushed
-        // Before others' requests can be posted again some that wait may have to end.
+    if (ep.queue->is_broken) {  // what was posted is being flushed, or all of it was
         if (ep.queue->is_shared)
             close_later(ep);
         return;
@@ -107,8 +106,10 @@ bool ChannelLender::uses_memory(const ib::MessageEp& any) const {
 // Nobody sends while a destroy waits, so requests end, of others, too, or are stuck.
 void ChannelLender::press(ib::MessageEp& any, std::uint64_t waited_ns) {
     auto& ep = static_cast<DcEp&>(any);
-    Dci& dci = *static_cast<Channel&>(*ep.queue).dci;
-    if (is_alone(ep) || dci.is_breaking)
+    auto& channel = static_cast<Channel&>(*ep.queue);
+    Dci& dci = *channel.dci;
+    shared_.end_failed(channel);
+    if (is_alone(ep) || channel.is_broken || dci.is_breaking)
         return;
     if (waited_ns >= kOthersNs)
         return break_off(dci);
@@ -195,8 +196,11 @@ void ChannelLender::look() {
     // By index: callbacks may have others closed.
     for (std::size_t i = 0; i < closing_.size();) {
         const auto* ep = static_cast<DcEp*>(owner_.eps.find(closing_[i].ep_id));
+        if (ep != nullptr && has_channel(*ep))
+            shared_.end_failed(static_cast<Channel&>(*ep->queue));
         const bool has_ended = ep == nullptr || ep->has_ended();
-        if (!has_ended && must_wait(closing_[i])) {
+        // Flushed requests end soon, without an end of others' requests.
+        if (!has_ended && (ep->queue->is_broken || must_wait(closing_[i]))) {
             ++i;
             continue;
         }

@@ -29,7 +29,8 @@ void SharedChannels::completed(Channel& channel, const ib::Completion& completio
     } else if (completion.status == IBV_WC_SUCCESS) {
         if (owner_.sends.signals_out() > 0)
             owner_.sends.signal_came();
-        return acknowledge(channel, sn);
+        acknowledge(channel, sn);
+        return finish_acknowledged(channel, sn);
     } else {
         break_off(channel, completion);
     }
@@ -37,9 +38,12 @@ void SharedChannels::completed(Channel& channel, const ib::Completion& completio
 }
 
 void SharedChannels::use_places(Channel& channel) {
-    const bool is_over = channel.is_broken && channel.flushed == channel.posted;
-    if (!channel.is_shared || !is_over || channel.dci->is_breaking || lacks_places(channel))
+    end_failed(channel);
+    if (!channel.is_over() || channel.dci->is_breaking)
         return;
+    // Requests of others may be all that keeps them, and nobody asked whether they ended.
+    if (lacks_places(channel))
+        return owner_.sends.ask_for_completions();
     pool_.restart(channel);
     post_again(channel);
 }
@@ -62,18 +66,20 @@ void SharedChannels::acknowledge(Channel& channel, std::uint32_t sn) {
         channel.free += count;
     owner_.sends.give_back(count);
     owner_.sends.settle_signals();
+}
+
+void SharedChannels::finish_acknowledged(Channel& channel, std::uint32_t sn) {
     while (ib::SendOp* op = channel.take_until(sn))
         owner_.op_ends.finish(*op, UCS_OK);
 }
 
-void SharedChannels::break_off(Channel& channel, const ib::Completion& reported) {
-    const ib::Completion completion = reported;  // a callback may have others polled
+// Whoever fails has failed before a callback runs: that may destroy an endpoint, which handles the
+// completions behind this one.
+void SharedChannels::break_off(Channel& channel, const ib::Completion& completion) {
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     acknowledge(channel, sn - 1);
-    if (channel.acked == channel.posted)
-        return;  // a callback had its requests given up
     channel.is_broken = true;
-    channel.flushed = sn;
+    channel.flushed = sn - 1;  // not over before all have failed that do
     channel.set_reserve();
     DcEp& culprit = *channel.sent->at(sn).ep;
     if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
@@ -86,28 +92,23 @@ void SharedChannels::break_off(Channel& channel, const ib::Completion& reported)
         if (&ep == &culprit || (is_silent && ep.goes_where(culprit)))
             owner_.fail(ep, status, owner_.verbs().wc_status_str(completion.status));
     }
+    channel.flushed = sn;
+    finish_acknowledged(channel, sn - 1);
 }
 
-// Everything posted has ended. Requests of endpoints that failed end with the failure, the others
-// get the numbers of those that are missing now.
-void SharedChannels::post_again(Channel& channel) {
-    const bool has_streams = channel.dci->initiator.has_streams;
+// The others get the numbers of those that are missing now.
+void SharedChannels::end_failed(Channel& channel) {
+    if (!channel.is_over())
+        return;
+    // A callback of what was acknowledged may be what has led here: the rest of that.
+    while (ib::SendOp* op = channel.take_until(channel.acked))
+        owner_.op_ends.finish_later(*op, UCS_OK);
     ib::SendOp* left = std::exchange(channel.first, nullptr);
-    const std::uint32_t end = channel.posted + 1;
     std::uint32_t kept = channel.acked;
-    bool is_posted = true;
-    channel.clear_unsignaled();
-    for (std::uint32_t sn = channel.acked + 1; sn != end; ++sn) {
-        SentRequest& sent = channel.sent->at(sn);
-        DcEp& ep = *sent.ep;
-        if (ep.failure == UCS_OK) {
-            channel.sent->move(sn, kept + 1);
-            is_posted = is_posted && post_one_again(channel, kept + 1);
-            if (!is_posted)
-                owner_.fail(ep, UCS_ERR_IO_ERROR, "its requests cannot be posted again");
-        }
+    for (std::uint32_t sn = channel.acked + 1; sn != channel.posted + 1; ++sn) {
+        DcEp& ep = *channel.sent->at(sn).ep;
         if (ep.failure == UCS_OK)
-            ++kept;
+            channel.sent->move(sn, ++kept);
         else
             --ep.under_way;
         while (left != nullptr && left->sn == sn) {
@@ -119,22 +120,58 @@ void SharedChannels::post_again(Channel& channel) {
                 owner_.op_ends.finish_later(*op, op->ep->failure);
         }
     }
-    const std::uint32_t dropped = channel.posted - kept;
-    if (has_streams) {
-        channel.posted_again(kept);
-    } else {
-        channel.posted = kept;
-        channel.free += dropped;
-    }
-    owner_.sends.give_back(dropped);
+    owner_.sends.give_back(channel.posted - kept);
+    owner_.sends.settle_signals();
+    channel.keep_up_to(kept);
+}
+
+// The last one asks for its completion, because there may be no place behind it for a request that
+// does.
+void SharedChannels::post_again(Channel& channel) {
+    end_failed(channel);
+    channel.clear_unsignaled();
+    if (!channel.is_drained())
+        ask_for_completion(channel.sent->at(channel.posted));
+    std::uint32_t sn = channel.acked + 1;
+    while (sn != channel.posted + 1 && post_one_again(channel, sn))
+        ++sn;
+    if (sn != channel.posted + 1)
+        drop_unposted(channel, sn);
+    if (channel.dci->initiator.has_streams)
+        channel.posted_again(sn - 1);
+    else
+        channel.keep_up_to(sn - 1);
     channel.is_broken = false;
     channel.set_reserve();
-    if (channel.has_unsignaled())
-        owner_.sends.ask_for_completions();
     owner_.has_work = true;
     // A callback may destroy another of the endpoints, which ends what is there of it first.
     if (!owner_.op_ends.puts_off())
         owner_.op_ends.finish_late(nullptr);
+}
+
+// The device refuses them from this one on.
+void SharedChannels::drop_unposted(Channel& channel, std::uint32_t from) {
+    for (std::uint32_t sn = from; sn != channel.posted + 1; ++sn) {
+        DcEp& ep = *channel.sent->at(sn).ep;
+        owner_.fail(ep, UCS_ERR_IO_ERROR, "its requests cannot be posted again");
+        --ep.under_way;
+    }
+    ib::SendOp* left = std::exchange(channel.first, nullptr);
+    while (left != nullptr) {
+        ib::SendOp* op = std::exchange(left, left->next);
+        if (static_cast<std::int32_t>(op->sn - from) < 0)
+            channel.append_numbered(op);
+        else
+            owner_.op_ends.finish_later(*op, op->ep->failure);
+    }
+    owner_.sends.give_back(channel.posted + 1 - from);
+    owner_.sends.ask_for_completions();
+}
+
+void SharedChannels::ask_for_completion(SentRequest& sent) {
+    if ((sent.request.send_flags & IBV_SEND_SIGNALED) == 0)
+        owner_.sends.signal_is_due();
+    sent.request.send_flags |= IBV_SEND_SIGNALED;
 }
 
 bool SharedChannels::post_one_again(Channel& channel, std::uint32_t sn) {
