@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tests of what compare.py starts and how its results name the machine: exchanges, real-time
 priority, floors of each shape, tables of several processors in one page."""
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -14,6 +15,7 @@ sys.dont_write_bytecode = True
 
 import compare
 import compare_markdown
+import compare_picture
 import compare_report
 import compare_rows
 import realtime
@@ -114,6 +116,54 @@ class Processors(unittest.TestCase):
         self.assertNotIn("\nof A", again)
         self.assertTrue(again.startswith("before\n") and again.endswith("behind\n"))
         self.assertEqual(compare_markdown.page_with("no mark", "A", ["of A"]), "no mark")
+
+
+class Picture(unittest.TestCase):
+    PAGE = """\
+against UCX 1.23.0 and libfabric 1.17.0; near CPUs
+
+| row | target | near | far |
+|---|---|---|---|
+| uct am_lat 8 B | <=0.92 | 0.96! | - |
+
+| size | latency / UCX: target | near | far | stream / UCX: target | near | far |
+|---|---|---|---|---|---|---|
+| 8 B | <=0.95 | 0.92 | - | >=1.05 | 1.00! | 1.00! |
+| 4 KiB | <=0.95 / <=0.95 | 1.25! / 1.02! | 0.55 | >=1.30 | 7.00 | - |
+
+| size | latency / UCX: target | near | far |
+|---|---|---|---|
+| 8 B | <=0.95 | 0.11 | 0.11 |
+"""
+
+    def test_latencies_of_the_first_table_by_size_are_drawn(self):
+        self.assertEqual(compare_picture.ratios(self.PAGE),
+                         {"near": [(8, 0.92), (4096, 1.25)], "far": [(4096, 0.55)]})
+        picture = compare_picture.picture_of(self.PAGE)
+        self.assertIn("divided by that of UCX 1.23.0<", picture)
+        self.assertEqual(picture.count('<circle class="near"'), 3)  # one of them in the legend
+        self.assertIn("prefers-color-scheme: dark", picture)
+
+    def test_sizes_that_are_not_neighbours_are_not_connected(self):
+        near = compare_picture.picture_of(self.PAGE).partition('<path class="near" d="')[2]
+        self.assertEqual(near.partition('"')[0].count("M"), 2)
+
+    def test_a_page_without_such_a_table_is_refused(self):
+        with self.assertRaises(SystemExit):
+            compare_picture.picture_of("| row | target |\n")
+
+    def test_check_tells_a_picture_of_another_table(self):
+        with tempfile.TemporaryDirectory() as name:
+            page, svg = Path(name) / "page.md", Path(name) / "a.svg"
+            page.write_text(self.PAGE)
+            program = Path(compare_picture.__file__)
+            run = lambda *words: subprocess.run([sys.executable, program, *words, page, svg],
+                                                capture_output=True, check=False).returncode
+            self.assertEqual(run("--check"), 1)
+            self.assertEqual(run(), 0)
+            self.assertEqual(run("--check"), 0)
+            page.write_text(self.PAGE.replace("0.92", "0.93"))
+            self.assertEqual(run("--check"), 1)
 
 
 if __name__ == "__main__":

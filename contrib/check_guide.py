@@ -161,7 +161,7 @@ def problems(root):
     yield from broken_links(root)
     yield from homeless_pages(root)
     shown = 0
-    for page in sorted((root / "docs").rglob("*.md")):
+    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         for path, code in BLOCK.findall(page.read_text()):
             shown += 1
             source = root / path
