@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Manual pages, and the guide and the interfaces as HTML. Pages of the command come from its --help
-# and docs/man/*.h2m, those of the interfaces from the comments of the public headers.
+# and docs/man/*.h2m, those of the interfaces from the comments of the public headers. The target
+# `docs` needs no compiler: it is all but the pages of the command, which are `command_pages`.
 find_program(TAGWIRE_HELP2MAN help2man REQUIRED)
 find_package(Doxygen REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_program(TAGWIRE_GZIP gzip REQUIRED)
+find_program(TAGWIRE_DOT dot REQUIRED)
+find_program(TAGWIRE_MSCGEN mscgen REQUIRED)
 
 set(tw_man ${PROJECT_BINARY_DIR}/man)
 set(tw_man_sources ${PROJECT_SOURCE_DIR}/docs/man)
@@ -45,12 +48,15 @@ if(TARGET tagwire_vhca)
                         run)
 endif()
 
+add_custom_target(command_pages ALL DEPENDS ${tw_pages})
+
+set(tw_topic_pages)
 foreach(page tagwire fi_tagwire)
     set(output ${tw_man}/man7/${page}.7.gz)
     add_custom_command(OUTPUT ${output}
         COMMAND sh -c "gzip -9nc '${tw_man_sources}/${page}.7' > '${output}'"
         DEPENDS ${tw_man_sources}/${page}.7 VERBATIM)
-    list(APPEND tw_pages ${output})
+    list(APPEND tw_topic_pages ${output})
 endforeach()
 
 # The interfaces: HTML with the guide, and a page of section 3 for each header and each function.
@@ -69,9 +75,16 @@ endif()
 configure_file(${PROJECT_SOURCE_DIR}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
 configure_file(${PROJECT_SOURCE_DIR}/docs/man/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile.man @ONLY)
 set(tw_html ${PROJECT_BINARY_DIR}/html)
+# Pictures are drawn anew, and lie beside the pages.
+set(tw_picture_sources ${PROJECT_SOURCE_DIR}/docs/pictures)
+file(GLOB tw_drawn CONFIGURE_DEPENDS ${tw_picture_sources}/*.dot ${tw_picture_sources}/*.msc)
+set(tw_ready_pictures ${tw_picture_sources}/latency.svg
+    ${PROJECT_SOURCE_DIR}/docs/guide/few-cores.svg)
 add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${tw_html} ${tw_man}/xml ${tw_man}/man3
     COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile
+    COMMAND ${Python3_EXECUTABLE} ${tw_picture_sources}/draw.py ${tw_html}
+    COMMAND ${CMAKE_COMMAND} -E copy ${tw_ready_pictures} ${tw_html}
     COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile.man
     COMMAND ${Python3_EXECUTABLE} ${tw_man_sources}/calls.py ${tw_man}/xml ${tw_man}/man3
             ${PROJECT_VERSION}
@@ -79,9 +92,10 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
     DEPENDS ${tw_documented} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/calls.py
             ${tw_html_sources}/page.py ${tw_html_sources}/layout.xml
-            ${tw_html_sources}/tagwire.css VERBATIM)
+            ${tw_html_sources}/tagwire.css ${tw_drawn} ${tw_ready_pictures}
+            ${tw_picture_sources}/draw.py VERBATIM)
 
-add_custom_target(docs ALL DEPENDS ${tw_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
+add_custom_target(docs ALL DEPENDS ${tw_topic_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
 install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command
         PATTERN "tagwire-vhca*" EXCLUDE)
 install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT vhca
