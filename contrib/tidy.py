@@ -39,6 +39,9 @@ CONFINED = [
 COMMENT_TEXT = re.compile(r"^\s*(?://+[!<]*|/?\*+)(?: -+)?\s*(?P<text>.*)")
 TRAILING = re.compile(r"[;,{}()]\s+//+[!<]*\s+(?P<text>.*)")
 OPENING = re.compile(r"(What|Who|How|Of|That)\b")
+PRONOUN = re.compile(r"(It|Its|They|Their|Them|These|Those|The same|So)\b|\.\.\.")
+# Headers in which a comment names its subject, since readers come to it from a call.
+NAMED_SUBJECTS = ("src/ucs/", "src/uct/", "src/protocols/", "src/bootstrap/", "src/tagwire")
 OPENING_WITHIN = re.compile(r"(?<!\bvs)[.!?] (What|Who|How|Of|That)\b")
 LEFTOVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 DISABLED = re.compile(r"\bDISABLED" + r"_\w")
@@ -192,6 +195,21 @@ def openings(path, lines):
         ended = not text or text.endswith((".", ":", "!", "?", "BSD-3-Clause"))
 
 
+def subjects(path, lines):
+    """A comment of a header says whom it is about, without a look at the line above."""
+    if not path.startswith(NAMED_SUBJECTS) or not path.endswith((".h", ".hpp")):
+        return
+    within = False
+    for number, line in enumerate(lines, 1):
+        comment = COMMENT_TEXT.match(line)
+        beside = TRAILING.search(line)
+        text = comment["text"] if comment else beside["text"] if beside else ""
+        if not (comment and within) and PRONOUN.match(text):
+            yield Finding(path, number, "subject", "a comment names its subject: it does not begin "
+                          "with a pronoun, The same, So or ...")
+        within = comment is not None and "SPDX-License" not in line
+
+
 def leftovers(path, lines):
     for number, line in enumerate(lines, 1):
         if match := LEFTOVER.search(line):
@@ -286,6 +304,7 @@ def check_code(path, lines, includes, sync):
     yield from layouts(path, lines)
     yield from braces(path, lines)
     yield from openings(path, lines)
+    yield from subjects(path, lines)
     yield from confined(path, lines)
     yield from header_kind(path)
     yield from file_name(path)

@@ -189,6 +189,27 @@ class Openings(unittest.TestCase):
         self.assertEqual(rules({"src/a.cc": text}), [])
 
 
+class Subjects(unittest.TestCase):
+    def broken(self, text, path="src/uct/a.hpp"):
+        return rules({path: text})
+
+    def test_a_comment_that_begins_with_a_pronoun_fails(self):
+        for text in ("/// It has ended.\nint b;\n", "int a;  // Its length.\n",
+                     "// The same with a list.\nint b;\n", "int a;  ///< ... and its end\n",
+                     "/// So many are allowed.\nint b;\n", "/// Those that wait.\nint b;\n"):
+            self.assertEqual(self.broken(text), ["subject"], text)
+
+    def test_pronouns_for_a_subject_that_was_named_pass(self):
+        for text in ("/// The request. It has ended.\nint b;\n",
+                     "/// The request has ended.\n/// Its length is known.\nint b;\n",
+                     "/// Items are counted.\nint b;\n", "int its = 1;  // Sorted later.\n"):
+            self.assertEqual(self.broken(text), [], text)
+
+    def test_only_headers_of_the_library_are_looked_at(self):
+        for path in ("src/uct/a.cc", "test/a.hpp", "contrib/libfabric/a.hpp"):
+            self.assertEqual(self.broken("/// It has ended.\nint b;\n", path), [], path)
+
+
 class Leftovers(unittest.TestCase):
     def test_notes_to_self_fail(self):
         for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):

@@ -22,7 +22,7 @@ struct [[nodiscard]] Result {
 
 [[gnu::format(printf, 2, 3)]] Result failed(ucs_status_t status, const char* format, ...);
 
-/// The same with ": " and the text of `error`, an errno.
+/// As failed(), with ": " and the text of `error`, an errno, behind the message.
 [[gnu::format(printf, 3, 4)]] Result failed_errno(ucs_status_t status, int error,
                                                   const char* format, ...);
 

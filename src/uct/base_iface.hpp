@@ -113,7 +113,7 @@ class BaseIface : public uct_iface_t {
         const AmHandler& handler = am_[id];
         return handler.callback(handler.arg, data, length, flags);
     }
-    /// The same of a message whose first TAGWIRE_UCT_AM_HEAD_BYTES bytes are also at `head`.
+    /// As invoke_am(), of a message whose first TAGWIRE_UCT_AM_HEAD_BYTES bytes are also at `head`.
     ucs_status_t invoke_am_with_head(std::uint8_t id, const void* head, void* data,
                                      std::size_t length, unsigned flags) {
         const AmHeadHandler& handler = am_heads_[id];
@@ -135,7 +135,7 @@ class BaseIface : public uct_iface_t {
     /// transport has ended every operation of `ep` before, and calls this once per endpoint.
     void report_failure(uct_ep_h ep, ucs_status_t status);
 
-    /// Its endpoints lend memory, by that part of it.
+    /// Endpoints of the interface lend memory, by that part of it.
     void set_lending(Lending& lending) { lending_ = &lending; }
     /// For moved(), of a transport that has no other number.
     void count_moved(unsigned count) { moved_ += count; }

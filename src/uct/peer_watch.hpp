@@ -22,13 +22,13 @@ class PeerWatch {
 
     virtual ~PeerWatch() = default;
 
-    /// Its answers are of processes. False: they are the same at all times.
+    /// The watch sees processes. False: its answers are the same at all times.
     [[nodiscard]] virtual bool sees_peers() const { return true; }
-    /// Their number, or more.
+    /// Number of peers, or more.
     [[nodiscard]] virtual std::size_t peers() const { return 0; }
     /// Whether those that the interface is connected with run.
     virtual Peers look_at_peers(const Whereabouts& here) = 0;
-    /// The same of the peer of one endpoint.
+    /// As look_at_peers(), of the peer of one endpoint.
     virtual Peers look_at_peer(uct_ep_h ep, const Whereabouts& here) = 0;
     /// A number that changes when something comes or ends; 0: the interface has one itself.
     [[nodiscard]] virtual std::uint64_t moved() const { return 0; }

@@ -52,7 +52,7 @@ class Politeness {
         kUnknown,    // they are out of sight: on another host, or on another transport
         kRun,        // each has made calls since the last look
         kStand,      // one has not
-        kStandHere,  // ... and waited on this processor when it waited last
+        kStandHere,  // one stands, and waited on this processor when it waited last
     };
     enum class Act : std::uint8_t { kSpin, kYield, kNap };
 
@@ -71,15 +71,15 @@ class Politeness {
 
     static constexpr unsigned kFirstLook = 16;      // empty calls
     static constexpr unsigned kYieldsApart = 8;     // where yields help
-    static constexpr unsigned kYieldsPerLook = 32;  // ... at most without a look
+    static constexpr unsigned kYieldsPerLook = 32;  // yields at most without a look
     /// Yields in a row to one that waited here before a nap; four times as many each time.
     static constexpr unsigned kMovesApart = 32;
     static constexpr unsigned kMovesApartMax = 8192;
     static constexpr unsigned kLooksApart = 256;  // at most so many calls between two looks
     /// A yield to a stranger weighs as much as so many to ranks.
     static constexpr unsigned kStranger = 8;
-    /// It naps for so many times what the last yield took, twice as long each time that the next
-    /// one meets a stranger again, before it tries a yield.
+    /// A nap takes so many times what the last yield took, twice as long each time that the next
+    /// yield meets a stranger again.
     static constexpr std::uint64_t kNapsPerYield = 8;
     static constexpr unsigned kNapDoublingsMax = 3;
     /// A longer yield met several, or ranks that begin or end: no reason for longer naps.
@@ -121,9 +121,9 @@ class Politeness {
     void napped(std::uint64_t begin, std::uint64_t end);
 
     void describe(const DescribeSink& sink, std::uint64_t now) const;
-    /// It naps instead of yielding.
+    /// The thread naps instead of yielding.
     [[nodiscard]] bool naps(std::uint64_t now) const { return now < nap_until_; }
-    /// So many processes may have turns before this one has the next.
+    /// Number of processes that may have turns before this one has the next.
     void set_peers(std::size_t count) { peers_ = count; }
     [[nodiscard]] bool is_long_turn(std::uint64_t took) const { return took > turn_limit(); }
     /// Yields that take longer gave the core to a stranger; nanoseconds.

@@ -52,9 +52,9 @@ class SoftReceive : public ucs::PostedReceive {
     /// The program's, and read when it is matched (ucs/datastruct/tag_matcher_index.hpp).
     [[nodiscard]] const void* companion() const { return ctx; }
     [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
-    /// Its completion follows: its data is on the way, or its cancellation is to be reported.
+    /// The receive is to complete: its data is on the way, or its cancellation is to be reported.
     [[nodiscard]] bool is_matched() const { return (room_ & kMatched) != 0; }
-    /// Its cancellation is to be reported.
+    /// The receive was cancelled, which is to be reported.
     [[nodiscard]] bool is_cancelled() const { return (room_ & kCancelled) != 0; }
     /// The buffer is among those in use.
     [[nodiscard]] bool holds_buffer() const { return capacity() != 0; }

@@ -17,7 +17,8 @@ namespace tagwire::uct {
 /// Threads: the owner's, as Worker; others meet it in has_others() of theirs.
 class ThreadMate {
   public:
-    /// So long ago is lately; nanoseconds. Looks at peers that wait for naps are closer.
+    /// A time at most so long ago is "lately"; nanoseconds. Looks at peers that wait for naps are
+    /// closer.
     static constexpr std::uint64_t kLatelyNs = 10'000'000;
     /// One that leaves so many questions unanswered is not progressed. A time alone would not do:
     /// a thread without a processor asks and answers nothing, for as long as that lasts.

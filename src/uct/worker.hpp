@@ -78,7 +78,7 @@ class alignas(64) Worker : public uct_worker_t {
     // ---- For interfaces: their own coming and going
     void add(BaseIface& iface);
     void remove(BaseIface& iface);
-    /// It is progressed from now on, or no more.
+    /// Chooses the interface that counts calls, when one begins or ends to be progressed.
     void choose_counting();
 
   private:

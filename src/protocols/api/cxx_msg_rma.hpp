@@ -84,7 +84,7 @@ class RemoteMemory {
         return tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
                          key(), how.op(), how.request());
     }
-    /// ... and `before` gets what was there.
+    /// As atomic(); `before` gets the number that was there.
     template <AtomicNumber T>
     tw_status_t fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
                       How how = {}) const {

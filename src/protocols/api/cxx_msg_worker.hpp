@@ -187,7 +187,7 @@ class Worker {
         name(op, message);
         return tw_tag_recv(get(), buffer.data(), buffer.size(), 0, 0, &op, handle_p);
     }
-    /// The same of untagged messages.
+    /// As tag_recv_claimed(), of untagged messages.
     tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
                              Request& request) const {
         name(op, message);

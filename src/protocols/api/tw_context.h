@@ -156,7 +156,7 @@ typedef enum tw_peer_event {
                      ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed,
                      ///< or its program, which had closed its endpoint, has connected anew.
                      ///< TW_ERR_CANCELED: this side has closed its endpoint by force.
-    TW_PEER_FAILED,  ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+    TW_PEER_FAILED,  ///< The connection has failed with this status, one of tw_ep_failed_cb_t.
     TW_PEER_LEFT,    ///< The peer's program has closed its endpoint to this worker, or has closed
                      ///< none, and this program still has its own. Status TW_OK. The connection
                      ///< stays: the peer's worker takes messages until both sides have closed.

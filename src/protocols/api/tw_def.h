@@ -136,7 +136,7 @@ enum tw_done_flag {
     TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
     TW_DONE_FLUSH = 1 << 7,       ///< A flush or close.
     TW_DONE_BUFFERED = 1 << 8,    ///< A buffered receive.
-    TW_DONE_MORE = 1 << 9,        ///< ... and the message is longer than what `buffer` has.
+    TW_DONE_MORE = 1 << 9,        ///< With TW_DONE_BUFFERED: the message is longer than `buffer`.
     TW_DONE_AM = 1 << 10,         ///< An active message; `tag` is the id of its handler.
     TW_DONE_PUT = 1 << 11,
     TW_DONE_GET = 1 << 12,

@@ -20,7 +20,7 @@ extern "C" {
 /// Kind of a message's buffer.
 typedef enum tw_buffer_kind {
     TW_BUFFER_PLAIN,   ///< Ordinary memory.
-    TW_BUFFER_MAPPED,  ///< It has a handle of tw_mem_map(), at both sides.
+    TW_BUFFER_MAPPED,  ///< Memory with a handle of tw_mem_map(), at both sides.
     TW_BUFFER_LIST     ///< A gather list.
 } tw_buffer_kind_t;
 
@@ -64,7 +64,7 @@ typedef struct tw_explanation {
     /// through it: "libc", "rep", "nontemporal" or "demote"; of an endpoint the one in use now.
     /// NULL: not shared memory.
     const char* copy_in;
-    const char* copy_out;  ///< The same for the receiver's copy out of shared memory.
+    const char* copy_out;  ///< Kind of the receiver's copy out of shared memory.
     char copy_kinds[64];   ///< Kinds of copies that this processor has: "libc rep nontemporal".
 } tw_explanation_t;
 

@@ -26,7 +26,7 @@ extern "C" {
 /// TW_VERSION of the library that the program runs with. Any thread.
 TAGWIRE_API unsigned tw_version(void);
 
-/// The same as text, "0.1.0"; a constant. Any thread.
+/// Version of the library as text, "0.1.0"; a constant. Any thread.
 TAGWIRE_API const char* tw_version_string(void);
 
 #ifdef __cplusplus

@@ -30,7 +30,7 @@ class Attempt final : public Watched {
     void on_no_memory() override;
 
     [[nodiscard]] int fd() const { return fd_.get(); }
-    /// It is another's from now on.
+    /// The descriptor belongs to the caller from now on.
     ucs::PrivateFd release();
 
   private:
@@ -51,7 +51,7 @@ class Connecting final : public Watched {
 
     /// The next address; there may be none.
     void try_next();
-    /// It stands, or has failed. These may end this object.
+    /// The attempt has connected or failed. The call may end this object.
     void attempt_over(Attempt& attempt);
 
   private:

@@ -37,7 +37,7 @@ class CounterProtocol {
     }
     std::uint64_t ended() const { return successes() + failures(); }
 
-    /// Sleeps until so many have ended. False: that time of the clock has come first.
+    /// Sleeps until `number` operations have completed; false if `end_ns` passed first.
     bool wait_until(std::uint64_t number, std::uint64_t end_ns) {
         if (ended() >= number)
             return true;

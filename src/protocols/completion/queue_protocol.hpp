@@ -234,7 +234,7 @@ class QueueProtocol {
     alignas(kApartBytes) typename Env::Word events_;
     typename Env::Lock lock_;
     Kept* first_ = nullptr;  // with the lock
-    Kept* last_ = nullptr;   // ... valid if first_ is
+    Kept* last_ = nullptr;   // with the lock; valid if first_ is
 };
 
 }  // namespace tagwire::proto

@@ -81,7 +81,7 @@ class LaneConnection {
     uct_ep_h ep_ = nullptr;
     bool has_offered_ = false;
     bool is_connected_ = false;  // ours to theirs
-    bool is_ready_ = false;      // ... and theirs to ours
+    bool is_ready_ = false;      // their endpoint to ours
     std::unique_ptr<Probe> probe_;
 };
 

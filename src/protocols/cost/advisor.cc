@@ -57,7 +57,7 @@ constexpr float kFaster = 0.93F;
 /// rendezvous.
 constexpr float kBetter = 0.92F;
 constexpr float kHopeless = 2.5F;
-/// Until then those in use may become so many times as fast.
+/// Warm-up may speed eager messages up by at most this factor.
 constexpr float kCold = 3;
 /// Where they are known to take kGlanceFrom times as long as rendezvous, there are glances between
 /// the trials: one message, which a trial follows if it took less than is known.

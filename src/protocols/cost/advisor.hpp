@@ -38,7 +38,7 @@ class alignas(64) Advisor : public ucs::FromReserve {
     static constexpr std::size_t kFirst = std::size_t{16} << 10;
     /// Of eager messages of one part so many are sent for each that is timed.
     static constexpr unsigned kSampleEvery = 8;
-    /// ... nor longer ones: those are not eager.
+    /// For longer messages rendezvous are the better way wherever they were measured.
     static constexpr std::size_t kEnd = kFirst << kClasses;
     static constexpr bool is_learnt(std::size_t bytes) { return bytes >= kFirst && bytes < kEnd; }
     /// A length that can be advised; kEnd: no rendezvous.
@@ -149,7 +149,7 @@ class alignas(64) Advisor : public ucs::FromReserve {
     unsigned turns_ = 0;                          // of eager messages in the trial
     std::array<float, kClasses> eager_before_{};  // time of a byte of the last one; 0: none
     std::array<float, kClasses> turn_least_{};    // least times of a byte in this turn
-    std::array<float, kClasses> turn_least_before_{};  // ... and in the one before
+    std::array<float, kClasses> turn_least_before_{};  // in the turn before
     std::size_t warm_bytes_ = 0;                       // of eager messages since they were cold
     unsigned rndv_in_a_row_ = 0;
     bool is_in_trial_ = false;            // the message is one of them
@@ -160,7 +160,7 @@ class alignas(64) Advisor : public ucs::FromReserve {
     double usual_ = 0;                    // what the last of them would have taken
     std::array<double, 2> trial_cost_{};  // of a message of a trial of each way; 0: not known
     double credit_ = 0;                   // time that trials may take
-    double glance_credit_ = 0;            // ... and glances
+    double glance_credit_ = 0;            // time that glances may take
 };
 static_assert(sizeof(Advisor) < 1024, "there is one for each peer that sends long messages");
 

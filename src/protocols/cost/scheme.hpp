@@ -20,7 +20,7 @@ enum class RndvScheme : std::uint8_t {
 struct RndvFacts {
     bool can_write_here;  // our buffer has what a read into it asks for
     bool can_give_key;    // our buffer is one piece, and a peer can be given a key of it
-    bool takes_key_back;  // ... which ends with the operation, or with its endpoint
+    bool takes_key_back;  // the key ends with the operation, or with its endpoint
     bool has_peer_key;    // the sender's buffer has a key that the lane can use
     bool peer_can_put;    // the sender's buffer has what a write from it asks for
 };
@@ -29,7 +29,7 @@ constexpr unsigned scheme_bit(RndvScheme scheme) {
     return 1U << static_cast<unsigned>(scheme);
 }
 
-/// Those that would work over the lane, as bits.
+/// Schemes that would work over the lane, as bits.
 unsigned available_schemes(const Rail& rail, const RndvFacts& facts);
 
 /// Picks from `available`: `wanted`, else a copy; for kAuto a read, else a write whose key is taken

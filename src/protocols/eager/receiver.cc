@@ -23,8 +23,8 @@ constexpr std::size_t kAnnouncedFew = 64;
 
 }  // namespace
 
-/// The slow path of an eager message; `request` has been matched, if it is not null. False: the
-/// message cannot be, and is dropped.
+/// The slow path of an eager message; `request` has been matched, if it is not null. Returns false
+/// if the message is malformed; it has been dropped.
 bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
     EagerBody body;
     if (!decode(header, behind, &body) || ((header.flags & kMoreParts) != 0 && ep.has_incoming))

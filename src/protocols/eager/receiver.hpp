@@ -47,7 +47,7 @@ class BufferedReceives {
 
     /// `request` has matched a message that comes now.
     void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
-    /// ... one that was kept and is in no name space.
+    /// As buffer(), of a message that was kept and is in no name space.
     void buffer_message(Request& request, Unexpected& message);
     /// More of the message has come.
     void check(Unexpected& message);

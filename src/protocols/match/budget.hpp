@@ -53,7 +53,7 @@ class Budget {
     bool is_all_resumed() const {
         return live_bytes() <= bytes_max_ / 4 && live_messages() <= messages_max_ / 4;
     }
-    /// ... by more than one peer may have on its way.
+    /// The budget is exceeded by more than one peer may have on its way.
     bool is_passed() const {
         return bytes_ > bytes_max_ + kWindowBytes ||
                messages_ > messages_max_ + kWindowBytes / kMessageBytes;

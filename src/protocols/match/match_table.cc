@@ -21,7 +21,7 @@ namespace tagwire::proto {
 
 namespace {
 
-/// The heap takes so much for itself.
+/// Allocator overhead per block.
 constexpr std::size_t kHeapBytes = 16;
 
 // The sender's window counts at least what is kept here. An announced message is counted twice by

@@ -53,13 +53,13 @@ class MatchTable {
     Unexpected* make(Endpoint& ep, const Arrival& arrival);
     /// The message waits for a receive.
     void add(Endpoint& ep, const Arrival& arrival);
-    /// The same of an eager message that is here as a whole, and whose sender is told nothing.
-    /// False: that takes the slow way.
+    /// As add(), for an eager message that has arrived in full and whose sender is told nothing.
+    /// False: the message takes the slow path.
     bool add_plain(Endpoint& ep, const Header& header, std::uint64_t imm,
                    std::span<const std::byte> data);
     /// More memory is needed for a message that is kept.
     void grow(Unexpected& message, std::size_t bytes);
-    /// It has left its name space. Whatever callbacks do from now on, it stays until release().
+    /// Removes the message from its name space. Whatever callbacks do, it stays until release().
     void take(Unexpected& message);
     /// The program has it, or a buffered receive.
     void claim(Unexpected& message);
@@ -84,7 +84,7 @@ class MatchTable {
 
     /// Whether so many more bytes of that peer may be kept: it may not send on after Pause.
     bool may_keep(Endpoint& ep, std::uint64_t bytes);
-    /// ... and it ends if not.
+    /// As may_keep(); ends the peer's connection if not.
     bool admit(Endpoint& ep, std::uint64_t bytes);
     /// Memory of a message that is kept, with so many bytes of data, header and keys.
     static std::size_t bytes_of(std::size_t length);
@@ -127,7 +127,7 @@ class MatchTable {
     MatchSpace spaces_[2];
     Budget budget_;
     bool has_paused_ = false;        // some peer was told to send nothing
-    bool has_paused_eager_ = false;  // ... no data
+    bool has_paused_eager_ = false;  // some peer was told to send no data
     bool has_dropped_orphans_ = false;
     UnexpectedList orphans_;  // oldest first
     ucs::detail::TagIndex<MessageSendKeys> by_send_id_;

@@ -45,14 +45,14 @@ struct Unexpected : tw_message, UnexpectedMessage {
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
     bool is_am = false;              // an active message: in no matcher, ever
-    bool is_in_handler = false;      // ... whose handler runs: its memory stays until that returns
-    bool is_over = false;            // ... and is to be released then
-    bool is_canceled = false;        // ... which its sender has taken back from the program
-    std::uint16_t header_bytes = 0;  // ... of the program's header, which `length` leaves out
+    bool is_in_handler = false;      // its handler runs: memory stays until that returns
+    bool is_over = false;            // to be released when the handler returns
+    bool is_canceled = false;        // an active message that its sender has taken back
+    std::uint16_t header_bytes = 0;  // of the program's header, which `length` leaves out
     Rts rts{};
     Request* waiting = nullptr;  // a buffered receive that ends when enough is here
     Request* fetch = nullptr;    // what brings it the data of a rendezvous
-    std::byte* start = nullptr;  // ... to here
+    std::byte* start = nullptr;  // where `fetch` puts the data
     std::size_t start_bytes = 0;
     ucs::ListLink<Unexpected> link;  // of the same peer, or orphans
     Unexpected* next_of_send = nullptr;

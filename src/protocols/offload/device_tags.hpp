@@ -52,7 +52,7 @@ struct DeviceReceive : uct_tag_context_t {
     bool is_wide = false;                  // peers that are not known yet could match it
     bool is_leaving = false;               // its cancel is on the way
     bool is_left = false;                  // nobody waits for it, but its message is being written
-    ucs_status_t ending = UCS_INPROGRESS;  // ... and the receive ends with this
+    ucs_status_t ending = UCS_INPROGRESS;  // status of a receive with is_left
 };
 
 class DeviceTags {
@@ -65,9 +65,9 @@ class DeviceTags {
 
     // ---- Receives
 
-    /// It has just been posted.
+    /// The receive has just been posted.
     void posted(Request& request);
-    /// It leaves the list of posted receives, and not through the device.
+    /// The receive leaves the list of posted receives, and not through the device.
     void left(Request& request);
     /// False: it is not with the device. True: it ends later, with `status` or with a message.
     static bool cancel(Request& request, ucs_status_t status);
@@ -80,7 +80,7 @@ class DeviceTags {
     bool may_greet();
     /// The peer says to which of our rails it sends tagged messages.
     void on_lane(Endpoint& ep, std::uint32_t rail);
-    /// Its name has gone: nothing of it comes any more.
+    /// The peer's name has gone: no more messages of it arrive.
     void gone(Endpoint& ep);
 
     // ---- Messages that the device did not match

@@ -70,7 +70,7 @@ class alignas(64) Rail {
     }
     bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
-    /// It may carry parts of messages beside another lane.
+    /// The rail may carry parts of messages beside another lane.
     bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
     /// The resource that moves the bytes: rails with the same one are not faster together.
     std::string_view mover() const;
@@ -93,7 +93,7 @@ class alignas(64) Rail {
     bool is_shared_memory() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM; }
     /// Each message costs system calls, and the processors of both sides move its data.
     bool goes_through_kernel() const { return proto::goes_through_kernel(attr_); }
-    /// It leads to processes of this host only, through the kernel.
+    /// The rail leads to processes of this host only, through the kernel.
     bool is_loopback() const { return resource_.desc.dev_type == UCT_DEVICE_TYPE_SELF; }
     /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
     /// data, and no setting says how.
@@ -139,7 +139,7 @@ class alignas(64) Rail {
     std::vector<std::byte> iface_address_;
 };
 
-/// Its endpoints lend buffers without a registration.
+/// Endpoints of the rail lend buffers without a registration.
 inline bool lends(const Rail& rail) {
     return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_LEND) != 0;
 }

@@ -83,7 +83,7 @@ class RegCache {
     };
     /// `lease`, or one for this use alone, on a region for what is wanted.
     RegLease* grant(RegLease& lease, const Wanted& wanted, bool* is_new_p);
-    /// It is not in use, and will not be.
+    /// The lease is not in use, and will not be.
     void give_up(RegLease& lease);
     void forget_region_of(const RegLease& lease);
 

@@ -81,9 +81,9 @@ enum class Line : std::uint8_t {
     kUrgent,    // messages that pass others and a pause (TW_OP_URGENT)
     kMessages,  // messages, flushes, closes, and puts that the target is told of
     kDirect,    // other one-sided operations
-    kAsked,     // ... that the owner is asked to carry out
+    kAsked,     // one-sided operations that the owner is asked to carry out
     kSteps,     // next steps of one-sided operations that have begun
-    kReplies,   // ... that send a message; offers to the sender of a rendezvous
+    kReplies,   // next steps that send a message; offers to the sender of a rendezvous
     kData,      // data of rendezvous, in messages
     kMoves,     // reads and writes of transfers
 };
@@ -106,7 +106,7 @@ struct alignas(4) RequestState {  // one word to write
     bool is_tagged : 1 = false;
     bool is_foreign : 1 = false;    // memory of the program
     bool was_named : 1 = false;     // the call gave its handle to the program
-    bool is_abandoned : 1 = false;  // ... which has given it back
+    bool is_abandoned : 1 = false;  // the program has released the handle
     bool in_call : 1 = false;       // the call that made it has not returned
     bool has_ended : 1 = false;
     bool is_outstanding : 1 = false;
@@ -121,7 +121,7 @@ struct alignas(4) RequestState {  // one word to write
     bool is_held : 1 = false;           // a tagged receive that no device has (device_tags.hpp)
     bool is_rndv : 1 = false;           // a send: it was announced as a rendezvous
     bool is_announced : 1 = false;      // a send: its placeholder is to follow
-    bool wants_cancel : 1 = false;      // ... and then its cancel
+    bool wants_cancel : 1 = false;      // a send: its cancel is to follow the placeholder
     bool is_am : 1 = false;             // a send: an active message
     Line line : 3 = Line::kMessages;    // where it is queued
     Line stream : 3 = Line::kMessages;  // an operation: the line from which it begins
@@ -148,10 +148,10 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
     Request* parent;                   // the multi-receive that this is a part of
     std::uint32_t children;            // of a multi-receive: parts that have not ended
-    ucs_status_t closing;              // ... how it ends when they have
+    ucs_status_t closing;              // status when the parts have ended
     uct_mem_h registration;            // made for this rendezvous, in `registered_in`
     std::uint32_t registered_in;
-    RegLease* cached;  // ... or kept beyond it
+    RegLease* cached;  // a registration that is kept beyond it
     union {
         ucs::ListLink<Request> queue_link;  // in a send queue, or among ended ones
     };
@@ -164,7 +164,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     CompletionQueue* cq;            // TW_OP_CQ
     CompletionCounter* counter;     // TW_OP_COUNTER
     std::byte* am_header;           // the program's, of an active message; a copy
-    std::uint32_t am_header_bytes;  // ... at most TW_AM_HEADER_MAX
+    std::uint32_t am_header_bytes;  // at most TW_AM_HEADER_MAX
     KeptCompletion kept;            // when it has ended and `cq` was full
     tw_completion_t done;
 
@@ -178,7 +178,8 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     void make_whole();
     /// TW_INPROGRESS, or how it has ended; `*to` (or null) is the completion then.
     tw_status_t test(tw_completion_t* to) const;
-    /// It names what its operation names. request_table.cc lets go of it.
+    /// The request holds the queue and the counter of its operation; request_table.cc releases
+    /// both.
     void name(CompletionQueue* queue, CompletionCounter* count);
     /// The end of a matched receive reads two lines, and its callback reads the context.
     static constexpr bool kHasTwoLines = true;

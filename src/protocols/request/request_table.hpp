@@ -53,8 +53,8 @@ class RequestTable {
     /// of the library's own.
     std::size_t in_use() const { return pool_.elements_taken() + part_pool_.elements_taken(); }
     bool has_free() const { return pool_.has_free(); }
-    /// So many more calls get a request, and memory for an injected message each. False: there is
-    /// no room for them.
+    /// Reserves a request, and memory for an injected message, for each of `calls` further calls.
+    /// False: there is no room for them.
     bool keep_free(std::size_t calls);
     /// Part of a multi-receive that takes the next message: the rest of its buffer.
     Request* make_part(Request& parent);
@@ -63,7 +63,7 @@ class RequestTable {
     /// False: there is no room for the list.
     bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
                     std::size_t elements, tw_mem_h memory);
-    /// It is an active message; its header is copied. False: there is no room for that.
+    /// Makes the request an active message and copies its header. False: there is no room for that.
     bool set_am(Request& request, const AmPart& am);
     /// A copy of the buffer, which the request has from now on in place of it.
     void* copy_of(Request& request);

@@ -33,7 +33,7 @@ T combined(std::uint8_t operation, T number, T operand) {
     }
 }
 
-/// The same for a number and an operand in the low bytes of words.
+/// As above, for a number and an operand in the low bytes of words.
 inline std::uint64_t combined(std::uint8_t operation, std::uint8_t type, std::uint64_t number,
                               std::uint64_t operand) {
     const auto as = [&]<class T>(T) {

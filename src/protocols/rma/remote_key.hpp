@@ -63,8 +63,8 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
         // SYNC rma_lane_key: what resolve() has filled.
         return lane_keys_[domain].load(std::memory_order_acquire);
     }
-    /// The same, and makes or settles it. nullptr: the packed key has none of that domain, or it is
-    /// none of this component. The lane is connected.
+    /// As found(), and makes the key if it is not there. nullptr: the packed key has none of that
+    /// domain, or none of this component. The lane is connected.
     const LaneKey* resolve(std::uint8_t domain, const Domain& own);
     /// Keys of all domains, as of a rendezvous.
     void list(KeyList* keys) const;

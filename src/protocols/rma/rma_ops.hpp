@@ -35,7 +35,7 @@ enum class RmaPhase : std::uint8_t {
     kMove,    // data moves, or the number is changed
     kNotice,  // the target is told, if that is wanted
     kAck,     // its end there is asked for, if that is wanted
-    kEnd,     // ... and waited for
+    kEnd,     // the owner's acknowledgement is awaited
 };
 
 /// An operation as a call asks for it, but its local buffer.
@@ -71,10 +71,10 @@ enum class RmaWay : std::uint8_t {
     kNothing,   // there are no bytes
     kStores,    // loads and stores of the calling thread
     kShort,     // the lane's short put
-    kCopied,    // ... its put or get of copied data
+    kCopied,    // the lane's put or get of copied data
     kTransfer,  // the lane moves the data from memory to memory, with other lanes if it is long
     kAtomic,    // the lane's atomic operation
-    kByOwner,   // ... which the owner's progress carries out
+    kByOwner,   // an atomic that the owner's progress carries out
     kEmulated,  // the lane's compare-and-swap, again and again
     kMessages   // the owner's progress, asked by messages
 };
@@ -117,7 +117,7 @@ class RmaOps {
     void end(Request& request);
     /// nullptr: out of memory.
     RmaPiece* make_piece(Request& request);
-    /// Its operation has not ended.
+    /// Releases a piece whose operation has not ended.
     void release_piece(RmaPiece& piece);
 
   private:

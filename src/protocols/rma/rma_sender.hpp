@@ -58,7 +58,7 @@ class RmaSender {
     static bool has_begun(const Request& request);
     /// start() has begun it, and it is in no queue.
     void begun(Request& request);
-    /// Its step that waited for room of the lane. UCS_ERR_NO_RESOURCE: it waits on.
+    /// Takes the step that waited for room of the lane. UCS_ERR_NO_RESOURCE: it waits on.
     ucs_status_t resume(Request& request);
     /// One of its pieces has ended; of an atomic, `value` was there before.
     void piece_ended(Request& request, ucs_status_t status, std::uint64_t value);

@@ -38,9 +38,9 @@ class SendWindow {
     }
     /// A put begins whose notice follows its data.
     void owe_notice();
-    /// ... and that has gone.
+    /// A notice that was owed has gone.
     void notice_has_gone();
-    /// ... or goes no more.
+    /// A notice that was owed is not sent any more.
     void notice_is_off();
     /// False: nothing was asked.
     bool on_probed();

@@ -56,7 +56,7 @@ struct StripeLane : ucs::FromReserve {
     void drained() {}
     void stall();
 
-    /// It moves parts.
+    /// The lane moves parts.
     bool is_usable() const { return connection.is_ready() && !has_failed; }
 
     Endpoint& ep;
@@ -116,7 +116,7 @@ class Stripes : public ucs::FromReserve {
     Endpoint& ep_;
     bool has_chosen_ = false;
     ucs::ReserveVector<std::unique_ptr<StripeLane>> lanes_;
-    // Those that carry what this side moves; null: the lane.
+    // Lanes that carry the data that this side moves; null: the endpoint's lane.
     ucs::ReserveVector<StripeLane*> members_;
     StripePlan get_plan_, put_plan_;
 };

@@ -103,7 +103,7 @@ struct Transfer : ucs::FromReserve {
     std::uint64_t address = 0;      // of the peer's memory
     tagwire_uct_loan_t loan{};      // is_lent
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
-    Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
+    Endpoint* failed_ep = nullptr;  // whose failure is told after the end
     ucs_status_t status = UCS_OK;   // of all parts that have ended
     TransferPart own;
     ucs::ReserveVector<std::unique_ptr<TransferPart>> others;

@@ -58,7 +58,7 @@ struct FirstContact {
 /// Context::create() makes it.
 std::span<const FirstContact> first_contacts();
 
-/// Their names: "sm, ud, dc, tcp".
+/// Names of first_contacts(): "sm, ud, dc, tcp".
 std::string first_contact_names();
 
 /// 0: the transport does not take first contact.

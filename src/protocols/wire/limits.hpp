@@ -21,7 +21,7 @@ inline constexpr std::size_t kNamedMax = std::size_t{1} << 20;
 /// the memory that the peer takes at most to keep them. One more begins while they are no more than
 /// this, so the peer keeps no more on top of its budget of a sender that has not read its Pause.
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{8} << 20;
-/// ... of each, beside its data, the program's header and its keys.
+/// Bytes that each message counts beside its data, the program's header and its keys.
 inline constexpr std::uint64_t kMessageBytes = 512;
 
 /// Replies that may wait for the transport. To a request of the peer there are two at most (Cts and

@@ -25,7 +25,7 @@ enum class WireupOp : std::uint32_t {
     kOffer = 2,   // Offer, address of an endpoint
     kReady = 3,   // Offer without address: what was offered can be used
     kRefuse = 4,  // Offer without address: it cannot
-    // The same for rails that carry data beside the lane.
+    // Offers and replies for rails that carry data beside the lane.
     kStripeOffer = 5,
     kStripeReady = 6,
     kStripeRefuse = 7,
@@ -51,8 +51,8 @@ struct Hello {
     // one may still be on their way, so the receiver must not go by it any more.
     std::uint32_t retired_id;
     std::uint32_t tx_context = 0;  // the sender is that one of a worker's, from 1 on; 0: a worker
-    std::uint64_t worker = 0;      // ... of this one; else 0
-    // The pair of interfaces that it comes by: the reply had better go by it, too.
+    std::uint64_t worker = 0;      // id of the worker of that transmit context; else 0
+    // Interface pair on which the hello arrived; reply on the same pair.
     std::uint32_t from_rail = 0;  // the sender's, from 1 on; 0: not told
     std::uint32_t to_check = 0;   // check_of() the receiver's
     // The sender of this can keep messages up to this length, the program's header included, that

@@ -26,7 +26,7 @@ class Awaited {
     Awaited(const Awaited&) = delete;
     Awaited& operator=(const Awaited&) = delete;
 
-    /// It has its lane; it has it no more.
+    /// The endpoint has its lane; it has none any more.
     void know(Endpoint& ep);
     void forget(const Endpoint& ep);
     /// An operation of it is under way; it has ended.

@@ -81,12 +81,12 @@ struct Outgoing {
     const AmPart* am = nullptr;  // an active message, whose tag is then AmPart::word()
 };
 
-/// It passes a pause, and messages that wait.
+/// The message passes a pause, and messages that wait.
 inline bool is_urgent(const tw_op_t* op) {
     return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
 }
 
-/// Its part in transmit contexts (tx_contexts.hpp).
+/// Part of an endpoint in transmit contexts (tx_contexts.hpp).
 struct EpTx {
     // Endpoints by which messages of the program leave in its place; nullptr: there are none.
     EpTxContexts* contexts = nullptr;
@@ -187,13 +187,13 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
-    /// It is kReady, and has a new key of the program: asks for keys that the packed one lacks.
+    /// Asks for keys that the packed one lacks. The endpoint is kReady and has a new key.
     void ask_for_keys();
     /// The program has closed it, and hears of it no more; its keys are of no endpoint.
     void forget_program();
     /// Messages that wait for the lane are not sent.
     void stop_sending();
-    /// It has none from now on, and the caller its transport's endpoint.
+    /// Hands the transport's endpoint to the caller; this endpoint has no lane from now on.
     uct_ep_h take_lane();
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
@@ -259,7 +259,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 
-    // Its messages that nobody has received, and their memory (match_table.hpp).
+    // Messages of the peer that nobody has received, and their memory (match_table.hpp).
     UnexpectedList kept;
     std::uint64_t held_bytes = 0;  // of these, and of announced ones
     std::uint64_t sent_on = 0;     // bytes that came although it was told to pause
@@ -294,7 +294,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     EpState state_ = EpState::kConnecting;
     ucs_status_t failure_ = UCS_OK;
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
-    bool is_paused_ = false;        // ... nothing
+    bool is_paused_ = false;        // the peer wants no message
     bool has_sent_ = false;         // the program, since it has the endpoint
     bool lacks_keys_ = false;       // owners are asked for keys in progress
     bool is_direct_ = false;        // what direct_end_ depends on but for the lane
@@ -337,13 +337,16 @@ inline tw_ep_h Endpoint::handle() {
 inline tw_ep_h sender_handle(Endpoint& ep) {
     return ep.tx.front == nullptr ? &ep : ep.tx.front;
 }
-// Its transmit contexts, if it has some: flushes or closes all (TW_ERR_NO_RESOURCE: to be called
-// again), asks whether that has not ended, and lets them go. (tx_contexts.cc)
+// ---- Transmit contexts of an endpoint, if it has some (tx_contexts.cc)
+
+/// Starts a flush or close of all contexts. TW_ERR_NO_RESOURCE: call again.
 tw_status_t flush_tx(Endpoint& ep, RequestKind kind);
+/// A flush or close is outstanding.
 bool awaits_tx(const Endpoint& ep);
+/// Releases the contexts.
 void release_tx(Endpoint& ep);
 
-/// It is kReady, over a rail whose messages are learnt from.
+/// The endpoint is kReady, over a rail whose messages are learnt from.
 inline bool is_learning(const Endpoint& ep) {
     return ep.state() == EpState::kReady && ep.rail().is_learning();
 }

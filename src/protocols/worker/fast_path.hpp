@@ -21,7 +21,7 @@ namespace tagwire::proto {
 
 /// Flags of sends that are over when the transport has taken them.
 inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
-/// The same of active messages; a short one is as urgent messages are.
+/// Flags of active messages that are over likewise; a short one is as urgent messages are.
 inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 /// Flags of receives that change nothing but how their end is reported.
 inline constexpr std::uint32_t kPlainReceiveFlags =
@@ -38,8 +38,8 @@ inline bool is_plain_send_with_imm(const tw_op_t* op) {
            is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
 }
 
-/// It asks for nothing more than a plain receive, but perhaps for a source. Each field is compared
-/// where it is: no register is used, so that none has to be saved.
+/// The receive is plain, but perhaps names a source. Each field is compared where it is: no
+/// register is used, so that none has to be saved.
 inline bool is_plain_but_for_source(const tw_op_t& op) {
     // A callback is told, whatever else is set: that is the usual case, and reads no more of `op`.
     return (op.flags & ~kPlainReceiveFlags) == 0 && op.mem == nullptr && op.request == nullptr &&
@@ -96,7 +96,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     return true;
 }
 
-/// The same with an immediate; it may_send_short_imm().
+/// As try_send_short(), with an immediate. Requires may_send_short_imm().
 [[gnu::always_inline]] inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
     Envelope envelope = plain_envelope(message, peer_names);
     const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
@@ -182,7 +182,7 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
 }
 
 /// nullptr: no posted receive matches, or there is no memory for the part of a multi-receive that
-/// does. Another one that matches is posted no more.
+/// does. Any other matching receive is removed from the posted list.
 inline Request* match(WorkerCore& worker, MatchSpace& space, std::uint64_t tag,
                       std::uint32_t source) {
     if (&space == &worker.space(true)) [[likely]]
@@ -202,7 +202,7 @@ inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
 }
 
-/// ... and end_tested() one that the program tests.
+/// end_tested() may end this receive, which the program tests.
 inline bool is_short_tested(const Request& request, std::size_t length) {
     return !request.is_whole && request.is_for_test() && length <= request.buffer.length;
 }

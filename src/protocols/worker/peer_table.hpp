@@ -85,7 +85,8 @@ class PeerTable {
 
     /// `ep` null: the lane goes.
     void map_lane(uct_ep_h lane, Endpoint* ep);
-    /// It is of no endpoint any more, and goes when all that it was given has arrived, or soon.
+    /// The lane is of no endpoint any more, and goes when all that it was given has arrived, or
+    /// soon.
     void linger(uct_ep_h lane);
     /// A transport reports it, in any call.
     void lane_failed(uct_ep_h lane, ucs_status_t status);
@@ -97,7 +98,8 @@ class PeerTable {
     /// TW_PEER_LEFT or TW_PEER_BACK.
     void tell_event(const Endpoint& ep, tw_peer_event_t event);
     void tell_end(Endpoint& ep, ucs_status_t status);
-    /// Its operations have ended; the program is told behind their callbacks, in progress.
+    /// Tells the program of the failure, in progress, behind the callbacks of the endpoint's
+    /// operations.
     void report_failure(Endpoint& ep, ucs_status_t status);
 
     // ---- Slow work of progress; those that return a number count their events

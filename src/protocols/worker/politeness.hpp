@@ -26,9 +26,9 @@ class Politeness {
     struct Leave {
         Away how = Away::kNo;
         bool is_own = false;        // a yield by choose(), which has counted it
-        std::uint64_t took_ns = 0;  // ... and counts its time the next time
+        std::uint64_t took_ns = 0;  // time of the last yield by choose(), which counts it later
         tagwire_uct_nap_t nap;      // kNap: what it sleeps on
-        /// ... among it, what other threads wake it by.
+        /// The event among them by which other threads wake the nap.
         const WakeEvent* event = nullptr;
     };
 
@@ -41,10 +41,11 @@ class Politeness {
     /// If it is wanted: how the thread gives its processor away once it has released the lock.
     /// `found`: by this call of progress.
     void take(unsigned found, Leave* leave) { take(found, take_wish(), leave); }
-    /// The same of a wish that was taken before that call.
+    /// As take() above, of a wish that was taken before that call.
     void take(unsigned found, Away wish, Leave* leave);
     Away take_wish();
-    /// The same for a thread that gives it away whatever its peers do, again and again.
+    /// As take(), for a thread that gives its processor away again and again, whatever its peers
+    /// do.
     void choose(Leave* leave);
     /// Without the lock: yields, or sleeps on what was armed. Takes the lock behind that, but for a
     /// yield that choose() has counted.

@@ -108,7 +108,7 @@ class EpTxContexts {
     ucs_status_t open();
     /// The front is connected.
     void begin();
-    /// So is each of them.
+    /// The front has failed: fails each context.
     void fail(ucs_status_t status);
     /// Begins to flush, or to close all. TW_ERR_NO_RESOURCE: to be called again.
     tw_status_t flush(RequestKind kind);
@@ -129,7 +129,7 @@ class EpTxContexts {
     bool has_begun_ = false;
 };
 
-/// Those of a worker. Without a lock, unless said otherwise.
+/// Transmit contexts of a worker. Without a lock, unless said otherwise.
 class TxContexts {
   public:
     explicit TxContexts(Worker& front);

@@ -68,7 +68,7 @@ struct BasicWaiter : ucs::FromReserve {
     std::uint64_t seen_signals = 0;  // likewise
     std::uint64_t ends_at_nap = 0;   // when it was to nap last; with `naps`, has seen these
     bool waits = false;              // is in a call that waits
-    bool sleeps = false;             // ... asleep, and nobody has woken it
+    bool sleeps = false;             // waits asleep, and nobody has woken it
     bool naps = false;               // likewise, for a while, in any call that progresses
     bool is_woken = false;           // by another thread, and has not called in since
     bool has_armed = false;          // by tw_worker_arm(), and has not called in since
@@ -169,12 +169,12 @@ class Waiters {
         waiter.word = word;
         ++napping_;
     }
-    /// It is awake, whoever woke it.
+    /// The thread is awake, whoever woke it.
     void awake(Waiter& waiter) {
         waiter.is_woken = false;
         end_rest(waiter);
     }
-    /// Those that sleep or nap of whom `is_due(const Waiter&)` holds; how many.
+    /// Wakes those that sleep or nap and that `is_due(const Waiter&)` selects; returns how many.
     template <class IsDue>
     unsigned wake_others(const Waiter& me, BasicWakes<Event>& wakes, const IsDue& is_due) {
         unsigned count = 0;

@@ -24,7 +24,7 @@ class Waiting {
 
     ucs_status_t create() { return wakeup_.create(); }
     ucs_status_t event_fd(int* fd_p) { return open(fd_p, ucs::LogLevel::kError); }
-    /// The same for the program, which may sleep on it from now on.
+    /// As event_fd(), for the program, which may sleep on it from now on.
     ucs_status_t event_fd_of_program(int* fd_p);
     /// The worker's descriptor tells of this one as well, while it is readable.
     void add(int fd);
@@ -39,7 +39,7 @@ class Waiting {
     /// The event by which others end a nap of the calling thread on descriptors. nullptr: there are
     /// no others, or no descriptors are left.
     const WakeEvent* event_for_nap();
-    /// It naps next, on that event besides, or else on `word`. end_nap() follows.
+    /// The worker naps next, on event_for_nap() besides, or else on `word`. end_nap() follows.
     void begin_nap(const NapWord* word);
     void end_nap();
     /// Ends waits, and makes the descriptor readable. Any thread, also in a signal handler.

@@ -49,7 +49,7 @@ class alignas(128) Worker : public WorkerCore {
     std::vector<std::byte> address(std::size_t room) const { return contacts_.address(id_, room); }
     void query(tw_worker_attr_t* attr) const;
     std::vector<Fact> description();
-    /// Its own, without those of its transmit contexts.
+    /// Counters of the worker itself, without those of its transmit contexts.
     ucs::CounterSet counters() const { return set_of(counters_); }
     void cancel(Request& request);
 

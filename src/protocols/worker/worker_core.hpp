@@ -47,7 +47,7 @@ class Receiver;
 class TxContext;
 class TxContexts;
 
-/// The way of a plain receive: at once, with the lock, or, as a device matches, the slow one.
+/// Ways to post a plain receive: unlocked fast path, locked fast path, or slow path (tag offload).
 enum class ReceivePath : std::uint8_t { kFast, kLocked, kSlow };
 
 /// The name of a transmit context: its number, from 1 on, and the id of the worker that has it.
@@ -81,7 +81,7 @@ class WorkerCore : public tw_worker {
     DeviceTags* device_tags() const { return device_tags_; }
     /// As peers learn it; zeroes: it is a worker of a program.
     TxName tx_name() const;
-    /// Its threads send by these; nullptr: by itself.
+    /// Contexts by which the worker's threads send; nullptr: by itself.
     TxContexts* tx_contexts() const { return tx_contexts_.get(); }
 
     // ---- Events
@@ -120,7 +120,8 @@ class WorkerCore : public tw_worker {
     void leave() {
         lock.unlock([this](const DelegatedCall& call) { carry_out_and_settle(call); });
     }
-    /// It is taken for longer: threads that come meanwhile delegate, if some had to wait lately.
+    /// The lock is taken for longer: threads that come meanwhile delegate, if some had to wait
+    /// lately.
     void open_if_wanted() {
         if (lock.should_open()) [[unlikely]]
             open();
@@ -156,16 +157,16 @@ class WorkerCore : public tw_worker {
 
     // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 
-    /// It is malformed, or cannot come now.
+    /// The message is malformed, or cannot come now.
     ucs_status_t garbage(const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
-    /// It is of a sender that has no endpoint.
+    /// The message is of a sender that has no endpoint.
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
 
     RmaOps rma_ops{*this};
     Awaited awaited;
     const bool is_multi;
-    /// It is that transmit context of another worker; nullptr: it is a worker of a program.
+    /// The transmit context that this worker is; nullptr: it is a worker of a program.
     TxContext* const own_tx;
     tw_worker_limits_t limits;
     ReceivePath receive_path;

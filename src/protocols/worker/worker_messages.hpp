@@ -10,7 +10,8 @@ class WorkerCore;
 
 /// Messages that come over `rail` go to `worker` from now on.
 void set_message_handlers(const Rail& rail, WorkerCore& worker);
-/// ... and from now on to nobody; Closing::has_gone tells whose peer says that it has gone, too.
+/// Drops messages over `rail` from now on; Closing::has_gone tells whose peer says that it has
+/// gone, too.
 void drop_messages(const Rail& rail, WorkerCore& worker);
 
 }  // namespace tagwire::proto

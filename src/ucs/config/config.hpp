@@ -96,7 +96,7 @@ struct ConfigSources {
 /// form, and its option keeps the value of the next weaker source.
 ucs_status_t config_fill(const OptionTable& table, void* values, const ConfigSources& sources = {});
 
-/// The same without logging: problems are appended to `problems_p`, one per element.
+/// As config_fill(), without logging: problems are appended to `problems_p`, one per element.
 ucs_status_t config_resolve(const OptionTable& table, void* values, const ConfigSources& sources,
                             std::vector<std::string>* problems_p);
 

@@ -115,7 +115,7 @@ class AddressSet {
         while (slots_[hole] != key)
             hole = (hole + 1) & mask;
         for (std::size_t slot = (hole + 1) & mask; slots_[slot] != 0; slot = (slot + 1) & mask) {
-            // It may move back as far as to its home.
+            // An element may move back as far as to its home.
             if (((slot - home_of(slots_[slot])) & mask) < ((slot - hole) & mask))
                 continue;
             slots_[hole] = slots_[slot];

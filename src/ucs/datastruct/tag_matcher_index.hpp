@@ -96,8 +96,8 @@ struct TagKeys {
     static Node*& prev(Node& node) { return node.prev; }
 };
 
-/** ... of nodes that `Owner` derives from. A match reads its first line, or kHasTwoLines, and the
- * line at companion(): an address, perhaps null, that is only prefetched. */
+/** Traits of nodes that `Owner` derives from. A match reads its first line, or kHasTwoLines, and
+ * the line at companion(): an address, perhaps null, that is only prefetched. */
 template <class NodeType, class Owner>
 struct CompanionKeys : TagKeys<NodeType> {
     static constexpr bool kHasCompanions = true;

@@ -41,7 +41,7 @@ class Repeats {
         return !std::exchange(kind.is_one_more, false) && is_due ? kind.times : 0;
     }
 
-    /// It is over: the next time is the first one.
+    /// The problem is over: the next time is the first one.
     void forget(std::string_view what) { of(what).times = 0; }
 
   private:

@@ -37,7 +37,7 @@ bool has_copy_kind(CopyKind kind);
 /// Copies between ranges that do not overlap. `kind` is one of copy_kinds_here().
 void copy_by(CopyKind kind, void* to, const void* from, std::size_t bytes);
 
-/// The same, with a copy by memcpy(3) in line.
+/// As copy_by(), with a copy by memcpy(3) in line.
 [[gnu::always_inline]] inline void copy(CopyKind kind, void* to, const void* from,
                                         std::size_t bytes) {
     if (kind == CopyKind::kLibc) [[likely]]

@@ -6,8 +6,8 @@
 
 namespace tagwire::ucs {
 
-/// Its address names the thread. Initial-exec: found without a call, for one byte of the room that
-/// the loader keeps for that.
+/// The variable's address names the thread. Initial-exec: found without a call, for one byte of the
+/// room that the loader keeps for that.
 [[gnu::tls_model("initial-exec")]] inline thread_local constinit char self_of_thread = 0;
 
 /// Never 0.

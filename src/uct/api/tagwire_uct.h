@@ -41,7 +41,7 @@ TAGWIRE_API const char* tagwire_version_string(void);
 
 /// A transport that the library has, whether this machine has devices for it or not.
 typedef struct tagwire_uct_transport {
-    uct_component_h component;  ///< Its memory domains offer the transport.
+    uct_component_h component;  ///< The component whose memory domains offer the transport.
     const char* name;           ///< "sm"; a constant of the library.
     /// Preference for first contact between processes that have exchanged one address only: among
     /// the transports that lead from one to the other the one with the highest rank, which reaches

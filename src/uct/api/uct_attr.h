@@ -310,7 +310,7 @@ struct tagwire_uct_iface_attr {
 
         struct {
             uint64_t op_flags;   ///< UCS_BIT(uct_atomic_op_t) that the posting calls take.
-            uint64_t fop_flags;  ///< ... and the fetching ones (compare-and-swap included).
+            uint64_t fop_flags;  ///< UCS_BIT() of those that fetch, compare-and-swap included.
         } atomic32, atomic64;
 
         uint64_t flags;        ///< UCT_IFACE_FLAG_x.

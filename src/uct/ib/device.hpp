@@ -62,8 +62,8 @@ class Device {
   public:
     /// UCS_ERR_NO_DEVICE: no such device, or it cannot be opened; logged.
     static ucs_status_t open(const std::string& name, std::unique_ptr<Device>* device_p);
-    /// The same for a device that its library has listed just now; the problem is for the caller to
-    /// log.
+    /// As open() above, for a device that its library has listed just now; the caller logs the
+    /// problem.
     static ucs_status_t open(const ListedDevice& listed, ibv_device* device,
                              std::unique_ptr<Device>* device_p, std::string* problem_p);
     ~Device();

@@ -99,7 +99,7 @@ inline constexpr std::size_t kMessageBytesMin = kTmhBytes;  // a device may drop
 
 /// First byte of `reserved` in an EAGER header of software matching: fragments follow.
 inline constexpr std::uint8_t kEagerHasMore = 1;
-/// The same of RNDV: so many bytes that end the user's header lie behind it. A device carries out
+/// Bytes that end the user's header and lie behind a RNDV header. A device carries out
 /// no rendezvous whose headers are longer than it says, so where it matches these are a gain.
 inline constexpr std::size_t kRndvTailBytes = 2;
 static_assert(1 + kRndvTailBytes == sizeof(ibv_tmh::reserved));

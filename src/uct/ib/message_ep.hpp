@@ -57,7 +57,8 @@ class MessageEp : public uct::BaseEp {
     void purge(Callback&& callback);
     /// Room for one request with an element of `pool` behind it.
     ucs_status_t take(SendPool& pool, unsigned messages, SendOp** op_p);
-    /// The same, a segment that `pack` has filled behind `offset` bytes: its length, or an error.
+    /// As take(), with a segment that `pack` has filled behind `offset` bytes: its length, or an
+    /// error.
     /// `what` names it where it is too long.
     ssize_t take_packed(const char* what, unsigned messages, std::size_t offset,
                         uct_pack_callback_t pack, void* arg, SendOp** op_p);
@@ -78,7 +79,7 @@ class MessageEp : public uct::BaseEp {
     /// A write of nothing: keys are not looked at, and its acknowledgement is that of all before
     /// it.
     ucs_status_t post_empty_write(SendOp* op, SendOp::Kind kind, uct_completion_t* comp);
-    /// The same where nobody waits: its completion is that of all before it.
+    /// As post_empty_write(), where nobody waits: its completion is that of all before it.
     ucs_status_t post_signal();
     /// The head of a message without a tag; it tells the peer what was released.
     [[gnu::always_inline]] Prefix prefix(MessageKind kind, std::uint8_t value,

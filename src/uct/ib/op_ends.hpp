@@ -37,7 +37,7 @@ class OpEnds {
     void finish_late(const MessageEp* of);
     [[nodiscard]] bool has_late() const { return !late_.empty(); }
     [[nodiscard]] bool has_late(const MessageEp& ep) const;
-    /// Those of all but `ep` wait from now on; null: nobody's. Returns the one before.
+    /// Ends of all endpoints but `ep` wait from now on; null: nobody's. Returns the one before.
     MessageEp* put_off_others_than(MessageEp* ep) { return std::exchange(ending_, ep); }
     [[nodiscard]] bool puts_off() const { return ending_ != nullptr; }
 

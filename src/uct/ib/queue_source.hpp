@@ -40,7 +40,7 @@ class QueueSource {
     /// A destroy has waited so long for the end of the requests of `ep` (watched time), and nothing
     /// completes now.
     virtual void press(MessageEp&, std::uint64_t /*waited_ns*/) {}
-    /// It has failed, and its requests end by themselves soon, if the device works.
+    /// The endpoint has failed, and its requests end by themselves soon, if the device works.
     [[nodiscard]] virtual bool ends_soon(const MessageEp&) const { return true; }
     /// The device ends its requests by no completion: from now on it touches nothing of them. They
     /// end by OpEnds::finish_later().

@@ -112,8 +112,8 @@ class ReceiveQueue {
             return UCS_OK;
         return post_missing(all ? 1 : batch_);
     }
-    /// So many more messages may come before the next refill than until now; at once that many more
-    /// buffers are posted, within the depth. Errors as of refill(); then no more are wanted.
+    /// Allows `more` messages more before the next refill, and posts that many more buffers at
+    /// once, within the depth. Errors as of refill(); then no more are wanted.
     ucs_status_t want(unsigned more);
     /// Twice as many as are wanted, never more than the depth: what many such calls ask for is
     /// bounded. Errors as of want().
@@ -121,7 +121,7 @@ class ReceiveQueue {
         const unsigned room = params_.depth - wanted();
         return room == 0 ? UCS_OK : want(std::min(wanted(), room));
     }
-    /// The same number less: posted buffers stay until messages have taken them.
+    /// Allows `less` messages fewer: posted buffers stay until messages have taken them.
     void want_less(unsigned less);
     /// Arms the SRQ's limit event again after one was seen: when more than that are posted, since
     /// one that is armed before fires at once, again and again while the user keeps buffers.

@@ -46,9 +46,9 @@ class RndvReads {
                const ibv_rvh& from);
     /// A request of it has ended.
     void part_done(RndvRead& read, ucs_status_t status);
-    /// Those that wait for room in a send queue go on. Returns how many did.
+    /// Continues reads that wait for room in a send queue. Returns how many.
     unsigned step_all();
-    /// Those of a failed endpoint that wait end.
+    /// Ends reads of a failed endpoint that wait.
     void end_all(MessageEp& ep);
     [[nodiscard]] unsigned under_way() const { return under_way_; }
     [[nodiscard]] bool has_waiting() const { return !waiting_.empty(); }

@@ -38,7 +38,7 @@ class RndvSends {
     [[nodiscard]] std::uint64_t newest_serial() const { return serial_; }
     /// Null: as many as there may be are under way, or `fins` has no buffer for its end.
     RndvSend* begin(MessageEp& ep, uct_completion_t* comp, ReceiveQueue& fins);
-    /// It is over for us, and a FIN that comes late finds nothing.
+    /// The send is over for us, and a FIN that comes late finds nothing.
     void drop(RndvSend& send);
     /// Null: cancelled meanwhile, or never ours.
     [[nodiscard]] RndvSend* find(std::uint32_t id) const;

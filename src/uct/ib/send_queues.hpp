@@ -76,7 +76,7 @@ class SendQueues {
     }
     /// The device did not take the chain that begins with `bad`.
     void refused(SendQueue& queue, const ibv_send_wr* bad);
-    /// So many requests are under way no more.
+    /// `count` requests are not under way any more.
     void give_back(std::uint32_t count) { free_ += static_cast<std::int32_t>(count); }
     /// No completion of the queue is looked at any more.
     void abandon(SendQueue& queue);

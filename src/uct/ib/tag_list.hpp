@@ -94,7 +94,7 @@ static_assert(sizeof(TagEvent) == 16);  // fits two registers
 
 class TagList {
   public:
-    /// So many unexpected messages may come before the device is told of them by a SYNC.
+    /// Most unexpected messages that may come before the device is told of them by a SYNC.
     static constexpr unsigned kUnsyncedMax = 1U << 14;
     /// At least each so-and-so-many-th ADD asks for an acknowledgement.
     static constexpr unsigned kSignalEvery = 32;

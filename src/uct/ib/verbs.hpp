@@ -92,8 +92,8 @@ struct VerbsLibrary {
     std::string path;     // that was loaded, or would have been
     std::string problem;  // why it is not used; empty when it is
     VerbsTable verbs;     // complete exactly when there is no problem
-    /// Its device is the virtual HCA: so for the virtual library, and for the system's in a program
-    /// that was started by `tagwire vhca run`.
+    /// The library's device is the virtual HCA: true for the virtual library, and for the system's
+    /// in a program that was started by `tagwire vhca run`.
     bool has_virtual_hca;
 };
 

@@ -33,7 +33,7 @@ class HotRings {
     explicit HotRings(SmIface& owner) : iface_(owner) {}
     ucs_status_t open(WakeupMode wakeup, PollMode poll);
 
-    /// Those that are polled.
+    /// Links whose rings are polled.
     [[nodiscard]] const ucs::ReserveVector<Link*>& hot() const { return hot_; }
     [[nodiscard]] bool has_bell() const {
         return bell_->summary.load(std::memory_order_relaxed) != 0;

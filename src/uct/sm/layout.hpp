@@ -103,7 +103,7 @@ struct Control {
     [[nodiscard]] constexpr std::uint8_t id() const {
         return static_cast<std::uint8_t>(word >> 56);
     }
-    /// Its kind is that, and its id has no bit that is not in `ids`.
+    /// The word's kind is that, and its id has no bit that is not in `ids`.
     [[nodiscard]] constexpr bool is_of(Kind kind, std::uint8_t ids) const {
         return (word >> 48 & (0xffU | (0xffU & ~unsigned{ids}) << 8)) ==
                static_cast<unsigned>(kind);

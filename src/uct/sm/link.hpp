@@ -189,7 +189,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     std::uint32_t peer_writer = kSharedWriter;  // the peer's in our arena
     Loan loan;                                  // of what the peer may read by itself
     std::uint64_t read_call = 0;   // the call of progress in which lent memory was read last
-    std::uint64_t read_bytes = 0;  // ... and how much
+    std::uint64_t read_bytes = 0;  // bytes read in that call
     ucs::Mapping bell_page;
     std::uint64_t seen_calls = 0;  // of the peer's, when has_moved() looked last
     std::uint32_t bell_bit = 0;
@@ -263,11 +263,11 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     [[nodiscard]] const Bell<>& bell() const {
         return *reinterpret_cast<const Bell<>*>(bell_page.base());
     }
-    /// Its bell is known, and it may send or answer.
+    /// The peer's bell is known, and it may send or answer.
     [[nodiscard]] bool is_in_sight() const {
         return state == LinkState::kReady && failure == UCS_OK && bell_page && !peer_left;
     }
-    /// It waits for the peer's hello, which the peer's progress sends.
+    /// The link waits for the peer's hello, which the peer's progress sends.
     [[nodiscard]] bool awaits_hello() const {
         return (state == LinkState::kConnecting || state == LinkState::kGreeted) &&
                failure == UCS_OK && !peer_left;
@@ -284,7 +284,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
         // SYNC call_count: relaxed, pairs with HotRings::tell_wait().
         return (bell().waited_on.load(std::memory_order_relaxed) & ~kIsAway) == cpu + 1;
     }
-    /// ... it did so between these times, and had not given it away; is_in_sight().
+    /// The peer had that processor between these times, and had not given it away; is_in_sight().
     [[nodiscard]] bool had_processor(std::uint32_t cpu, std::uint64_t begin,
                                      std::uint64_t end) const {
         // SYNC call_count: relaxed, pairs with HotRings::tell_wait().

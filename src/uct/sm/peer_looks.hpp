@@ -23,7 +23,7 @@ class PeerLooks : public uct::PeerWatch {
     Peers look_at_peer(uct_ep_h ep, const uct::Whereabouts& here) override;
     std::uint64_t moved() const override;
     void tell_wait(const uct::Whereabouts& here, bool is_away) override;
-    /// It waits for others, and did not give it away.
+    /// This process had its processor since `begin`: it waits for others, and did not give it away.
     bool had_processor(const uct::Whereabouts& here, std::uint64_t begin) override;
     void expect_naps(bool are_expected) override;
     /// Packets on sockets wait for the end of the nap.

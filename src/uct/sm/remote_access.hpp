@@ -35,7 +35,7 @@ class RemoteAccess {
     ucs_status_t step_first(Op& op);
     /// True: something moved.
     bool step(Op& op);
-    /// It is over, perhaps within step_first().
+    /// The operation is over, perhaps within step_first().
     void finish_step(Op& op, ucs_status_t status);
     /// The peer's memory was within reach before and is not any more (it may have become
     /// undumpable).

@@ -25,7 +25,7 @@ class Rendezvous {
     // ---- Sender
     /// Null: no word or no operation is free.
     RndvOp* start(Link& link, SmEp* ep, uct_completion_t* comp);
-    /// It ends with `status`.
+    /// The operation ends with `status`.
     void drop(RndvOp& op, ucs_status_t status);
     void deliver_fin(Link& link, const RndvFinBody& fin);
 

@@ -70,8 +70,8 @@ class RingSender {
         return limit_ - head_ >= count ? Claim::kOk : Claim::kFull;
     }
 
-    /// Makes has_room() false until the next refresh(): requests are pending, sends must go the
-    /// slow way.
+    /// Makes has_room() false until the next refresh(): requests are pending, sends must take
+    /// the slow path.
     void hold() { limit_ = head_; }
 
     /// Lets `count` messages pass without a look, then holds.
@@ -91,7 +91,7 @@ class RingSender {
         slot(ahead).control.store(control.word | sequence, std::memory_order_release);
     }
     void publish(Control control) { publish(slot(), control); }
-    /// The same where `next` is slot(), which the caller kept: what it has written may be anything.
+    /// As publish() above, where `next` is slot(), which the caller kept and may have written to.
     void publish(Slot<Atom>& next, Control control) {
         ++head_;
         const std::uint64_t sequence = static_cast<std::uint32_t>(head_);

@@ -106,8 +106,7 @@ ucs_status_t SmEp::am_short_slow(std::uint8_t id, std::uint64_t header, const vo
     return status == UCS_OK ? am_short(id, header, payload, length) : status;
 }
 
-// A header and data, as layers above send them, take the short way; anything else, and what is
-// refused, the other.
+// A header and one data element take the fast path; everything else takes the slow path.
 ucs_status_t SmEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
     if (iovcnt != 2 || iov[0].count != 1 || iov[1].count != 1 || id >= UCT_AM_ID_MAX)
         return am_short_iov_slow(id, iov, iovcnt);

@@ -116,7 +116,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
                    unsigned* flags_p);
     /// Inside: callbacks may run, and links are walked.
     [[nodiscard]] uct::ProgressGuard& guard() { return guard_; }
-    /// It is in progress, or that does more than poll rings.
+    /// The interface is in progress, or its progress does more than poll rings.
     [[nodiscard]] bool is_busy() const { return guard_.is_inside() || rest_.has_work; }
     void count(SmCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
     [[nodiscard]] SmMd& sm_md() const { return md_; }

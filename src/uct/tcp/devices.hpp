@@ -32,8 +32,8 @@ struct Speed {
 /// Each worker listens and has three descriptors for each.
 constexpr std::size_t kDevicesMax = 16;
 
-/// Those that peers of other hosts are most likely to reach come first: of a default route, then of
-/// hardware, then the fastest, then in the kernel's order. The loopback comes last.
+/// Devices, those first that peers of other hosts are most likely to reach: of a default route,
+/// then of hardware, then the fastest, then in the kernel's order. The loopback comes last.
 std::vector<Device> list_devices();
 Speed speed_of(const Device& device);
 

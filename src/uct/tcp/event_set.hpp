@@ -51,7 +51,7 @@ class EventSet {
         if (is_ours())
             ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
-    /// Those that have happened: `events_p` is filled from its beginning.
+    /// Events that have happened: `events_p` is filled from its beginning.
     [[nodiscard]] std::span<epoll_event> take(std::span<epoll_event> events_p) const {
         const int count =
             ::epoll_wait(epoll_.get(), events_p.data(), static_cast<int>(events_p.size()), 0);

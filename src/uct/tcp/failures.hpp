@@ -29,7 +29,8 @@ class Failures {
     unsigned bury();
     /// The endpoint leaves its connection.
     void detach(TcpEp& ep);
-    /// Those that are over and have no endpoint are gone, unless somebody may still look at them.
+    /// Destroys connections that are over and have no endpoint, unless somebody may still look at
+    /// them.
     void reap();
 
   private:

@@ -92,7 +92,7 @@ class OpTable {
     void end_recall(Connection& connection);
     /// Null: the operation of this number is gone, or another connection's.
     Op* find(const Connection& connection, std::uint64_t id);
-    /// The same of a number that is ours alone.
+    /// As find() above, of a number that is ours alone.
     Op* find(std::uint64_t id);
     /// The number of an operation among all of the interface; never 0.
     static std::uint32_t serial_of(std::uint64_t id) {

@@ -71,7 +71,7 @@ class Registrations {
 
     /// Gives it a key. False: kCountMax are registered.
     [[nodiscard]] bool add(Registration& registration);
-    /// Its key is bad from now on; returns when nobody has it pinned.
+    /// Makes the key invalid; returns when nobody has the memory pinned.
     void remove(const Registration& registration);
     /// [address, address + length), when `key` covers it with one of the rights in `access`.
     [[nodiscard]] Pin pin(const Key& key, std::uint64_t address, std::uint64_t length,

@@ -98,7 +98,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
 
     // ---- for endpoints and parts: progress
     void add_work(Connection& connection);
-    /// It is not progressed any more.
+    /// The connection is not progressed any more.
     void drop_work(Connection& connection);
     void want_work() { has_work_ = true; }
     [[nodiscard]] uct::ProgressGuard& guard() { return guard_; }
@@ -106,7 +106,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
     void set_socket_options(int fd) const;
     void count(TcpCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
 
-    // ---- ... parts
+    // ---- for parts
     [[nodiscard]] TcpMd& tcp_md() const { return md_; }
     [[nodiscard]] Registrations& registrations() const { return md_.registrations(); }
     [[nodiscard]] const TcpOptions& options() const { return options_; }

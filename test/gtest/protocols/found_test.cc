@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that find their message: the call is over when it returns, on the short way of a plain
+// Receives that find their message: the call is over when it returns, on the fast path of a plain
 // receive as on the others, and says the same.
 #include <cstring>
 

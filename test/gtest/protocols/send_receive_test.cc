@@ -270,7 +270,7 @@ struct Told {
     }
 };
 
-// Nothing but buffer, tag and callback: what takes the short way where there is one.
+// Nothing but buffer, tag and callback: operations that take the fast path where there is one.
 TEST_F(MsgSend, plain_messages_of_all_short_lengths_end_in_callbacks) {
     for (const tw_thread_mode_t mode : {TW_THREAD_SINGLE, TW_THREAD_MULTI}) {
         Node a(context_.get(), mode), b(context_.get(), mode);

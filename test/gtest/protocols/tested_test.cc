@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives whose end the program asks for by their handle, which were posted before their message:
-// the short way says the same as the others, and gives the handle's memory back.
+// the fast path says the same as the others, and gives the handle's memory back.
 #include <algorithm>
 
 #include "protocols/fixture.hpp"

@@ -172,7 +172,7 @@ void ChannelLender::end_break_if_flushed(Dci& dci) {
     use_places(dci);
 }
 
-// Others that have requests there fail, too: what of theirs was carried out nobody can say.
+// Endpoints sharing the channel fail too: it is unknown which of their requests executed.
 void ChannelLender::give_up(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     const bool is_last = owner_.has_lost_device();

@@ -47,7 +47,7 @@ class DciPool {
     [[nodiscard]] const ucs::ReserveVector<std::unique_ptr<Dci>>& dcis() const { return dcis_; }
     /// All that endpoints get.
     [[nodiscard]] const ucs::ReserveVector<Channel*>& channels() const { return pool_; }
-    /// The same, and that of answers. Grows within callbacks: look at it by index.
+    /// Channels of endpoints and that of answers. Grows within callbacks: look at it by index.
     [[nodiscard]] const ucs::ReserveVector<std::unique_ptr<Channel>>& all_channels() const {
         return channels_;
     }

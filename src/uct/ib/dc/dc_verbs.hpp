@@ -35,7 +35,7 @@ struct DcTagMatching {
     bool has_rendezvous = false;  // and the device carries out what comes there
 };
 
-/// Those of the device's library. Null: `*reason_p` gets half a sentence ("is no mlx5 device").
+/// DC verbs of the device's library. Null: `*reason_p` gets half a sentence ("is no mlx5 device").
 const DcVerbs* dc_verbs_of(const ib::Device& device, std::string* reason_p);
 /// Streams that a DCI of the device may have, as a power of two; 0: it has none. One that failed
 /// does not stop the others, if twice as many are asked for as are used.

@@ -111,7 +111,7 @@ class Node {
     // ---- Connections that we open
     /// False: there are too many. `outbound.peer` is set.
     bool open(Outbound& outbound);
-    /// Its packets go back, the peer is told.
+    /// Releases the peer's packets and tells the peer.
     void close(Outbound& outbound);
     /// Sends what may be sent. After a push or an ask.
     void pump(Outbound& outbound, std::uint64_t now);

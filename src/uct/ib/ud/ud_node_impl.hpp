@@ -405,7 +405,7 @@ void Node<Host>::take_data(const Header& header, void* message, std::uint32_t by
             host_.count(Event::kBeyond);
             break;
         case Receiver::Verdict::kKnown:
-            // Its acknowledgement was lost, perhaps.
+            // The packet's acknowledgement was lost, perhaps.
             host_.count(Event::kDuplicate);
             break;
     }
