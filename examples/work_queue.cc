@@ -27,7 +27,7 @@ tw_completion_t receive_any(const Rank& me, std::uint64_t* value) {
     msg::Request request;
     const auto buffer = std::as_writable_bytes(std::span(value, 1));
     const tw_status_t status =
-        me.worker().tag_recv(buffer, 0, ~std::uint64_t{0}, {msg::Op().ended(done), request});
+        me.worker().tag_recv(buffer, 0, ~std::uint64_t{0}, {msg::Op().result(done), request});
     if (status == TW_INPROGRESS)
         done = me.worker().finish(request);
     msg::check(status == TW_INPROGRESS ? done.status : status, "receive");

@@ -176,7 +176,7 @@ void ManyTraffic::drain() {
 void ManyTraffic::post(Slot& slot) {
     tw_completion_t now{};
     msg::Op op;
-    op.carry(&slot).ended(now).complete = &ManyTraffic::on_received;
+    op.user_data(&slot).result(now).complete = &ManyTraffic::on_received;
     while (left_to_post_ > 0) {
         const tw_status_t status = rank_.worker().tag_recv(bytes_at(slot.data, job_.size), kDataTag,
                                                            0, {op, slot.request});

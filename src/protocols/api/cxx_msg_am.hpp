@@ -66,13 +66,13 @@ class KeptMessage {
     [[nodiscard]] std::uint64_t source() const { return am_.source; }
 
     /// As tw_am_recv(). This object has no message afterwards, unless nothing happened.
-    tw_status_t receive(std::span<std::byte> buffer, How how = {}) {
-        return received(tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), how.op(),
-                                   how.request()));
+    tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) {
+        return received(tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
+                                   args.request()));
     }
-    tw_status_t receivev(std::span<const tw_iov_t> list, How how = {}) {
-        return received(tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), how.op(),
-                                    how.request()));
+    tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
+        return received(tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
+                                    args.request()));
     }
     void release() {
         if (am_.message != nullptr)
@@ -124,7 +124,7 @@ class ActiveMessage {
     /// gets one, without user data, and closes it as any other; Worker::find() tells it later. As
     /// tw_am_send(); TW_ERR_NO_ELEM when the sender has gone.
     tw_status_t reply(unsigned id, std::span<const std::byte> header,
-                      std::span<const std::byte> data = {}, How how = {}) const {
+                      std::span<const std::byte> data = {}, OpArgs args = {}) const {
         tw_ep_h to = am_.ep;
         if (to == nullptr) {
             const tw_status_t status = tw_ep_create_to(am_.worker, am_.source, nullptr, &to);
@@ -136,8 +136,8 @@ class ActiveMessage {
             if (to == nullptr)
                 return TW_ERR_NO_ELEM;
         }
-        return tw_am_send(to, id, header.data(), header.size(), data.data(), data.size(), how.op(),
-                          how.request());
+        return tw_am_send(to, id, header.data(), header.size(), data.data(), data.size(), args.op(),
+                          args.request());
     }
     /// As tw_am_keep(). On success `kept` has the message, and spans of this object are its spans.
     tw_status_t keep(KeptMessage& kept) const {
@@ -149,13 +149,13 @@ class ActiveMessage {
         return status;
     }
     /// As tw_am_recv(), with is_rndv(), in the handler.
-    tw_status_t receive(std::span<std::byte> buffer, How how = {}) const {
-        return tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), how.op(),
-                          how.request());
+    tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) const {
+        return tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
+                          args.request());
     }
-    tw_status_t receivev(std::span<const tw_iov_t> list, How how = {}) const {
-        return tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), how.op(),
-                           how.request());
+    tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
+                           args.request());
     }
 
   private:

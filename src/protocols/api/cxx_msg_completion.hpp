@@ -11,7 +11,8 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
-/// Takes the ends of operations of any workers of a context; for Op::end_in(). Any thread.
+/// Takes the ends of operations of any workers of a context; for Op::completion_queue(). Any
+/// thread.
 class CompletionQueue {
   public:
     /// `capacity`: a power of two; 0: the default.

@@ -42,52 +42,56 @@ class Endpoint {
     [[nodiscard]] tw_ep_h get() const { return ep_.get(); }
     [[nodiscard]] void* user_data() const { return tw_ep_user_data(get()); }
 
-    tw_status_t tag_send(std::span<const std::byte> data, std::uint64_t tag, How how = {}) const {
-        return tw_tag_send(get(), data.data(), data.size(), tag, how.op(), how.request());
+    tw_status_t tag_send(std::span<const std::byte> data, std::uint64_t tag,
+                         OpArgs args = {}) const {
+        return tw_tag_send(get(), data.data(), data.size(), tag, args.op(), args.request());
     }
-    tw_status_t tag_sendv(std::span<const tw_iov_t> list, std::uint64_t tag, How how = {}) const {
-        return tw_tag_sendv(get(), list.data(), list.size(), tag, how.op(), how.request());
+    tw_status_t tag_sendv(std::span<const tw_iov_t> list, std::uint64_t tag,
+                          OpArgs args = {}) const {
+        return tw_tag_sendv(get(), list.data(), list.size(), tag, args.op(), args.request());
     }
-    tw_status_t send(std::span<const std::byte> data, How how = {}) const {
-        return tw_msg_send(get(), data.data(), data.size(), how.op(), how.request());
+    tw_status_t send(std::span<const std::byte> data, OpArgs args = {}) const {
+        return tw_msg_send(get(), data.data(), data.size(), args.op(), args.request());
     }
-    tw_status_t sendv(std::span<const tw_iov_t> list, How how = {}) const {
-        return tw_msg_sendv(get(), list.data(), list.size(), how.op(), how.request());
+    tw_status_t sendv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return tw_msg_sendv(get(), list.data(), list.size(), args.op(), args.request());
     }
     /// An active message to the handler of that id.
     tw_status_t am_send(unsigned id, std::span<const std::byte> header,
-                        std::span<const std::byte> data, How how = {}) const {
+                        std::span<const std::byte> data, OpArgs args = {}) const {
         return tw_am_send(get(), id, header.data(), header.size(), data.data(), data.size(),
-                          how.op(), how.request());
+                          args.op(), args.request());
     }
     tw_status_t am_sendv(unsigned id, std::span<const std::byte> header,
-                         std::span<const tw_iov_t> list, How how = {}) const {
+                         std::span<const tw_iov_t> list, OpArgs args = {}) const {
         return tw_am_sendv(get(), id, header.data(), header.size(), list.data(), list.size(),
-                           how.op(), how.request());
+                           args.op(), args.request());
     }
-    tw_status_t flush(How how = {}) const { return tw_ep_flush(get(), how.op(), how.request()); }
+    tw_status_t flush(OpArgs args = {}) const {
+        return tw_ep_flush(get(), args.op(), args.request());
+    }
 
     /// As tw_ep_close(): flushes and closes; the status, or that of the completion, is that of the
     /// flush. This object has no endpoint afterwards, unless the call returns TW_ERR_NO_RESOURCE,
     /// TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM.
-    tw_status_t close(How how = {}) { return end(0, how); }
+    tw_status_t close(OpArgs args = {}) { return end(0, args); }
     /// Ends everything at once with TW_ERR_CANCELED.
     tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }
 
     /// Explains which protocol a message of `length` bytes to this peer uses, and why.
     [[nodiscard]] tw_explanation_t explain(std::size_t length,
                                            tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
-        tw_explanation_t told{};
-        check(tw_ep_explain(get(), length, buffer, &told), "tw_ep_explain");
-        return told;
+        tw_explanation_t explanation{};
+        check(tw_ep_explain(get(), length, buffer, &explanation), "tw_ep_explain");
+        return explanation;
     }
 
   private:
     explicit Endpoint(tw_ep_h ep) : ep_(ep) {}
     /// While no request is free the worker's end closes it.
     static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, 0, nullptr, nullptr); }
-    tw_status_t end(unsigned flags, How how) {
-        const tw_status_t status = tw_ep_close(get(), flags, how.op(), how.request());
+    tw_status_t end(unsigned flags, OpArgs args) {
+        const tw_status_t status = tw_ep_close(get(), flags, args.op(), args.request());
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
             status != TW_ERR_INVALID_PARAM)
             (void)ep_.release();

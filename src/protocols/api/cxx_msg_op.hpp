@@ -35,7 +35,7 @@ class BasicOp : public tw_op_t {
         return BasicOp<true>(*this);
     }
     /// Sets the context that the completion carries.
-    BasicOp& carry(void* pointer) {
+    BasicOp& user_data(void* pointer) {
         context = pointer;
         return *this;
     }
@@ -55,13 +55,13 @@ class BasicOp : public tw_op_t {
         source = ep;
         return *this;
     }
-    /// `end` gets the completion if the operation completes within the call.
-    BasicOp& ended(tw_completion_t& end) {
-        done = &end;
+    /// `completion` is filled if the operation completes within the call.
+    BasicOp& result(tw_completion_t& completion) {
+        done = &completion;
         return *this;
     }
     /// The completion goes to this queue.
-    BasicOp& end_in(tw_cq_h queue) {
+    BasicOp& completion_queue(tw_cq_h queue) {
         static_assert(!kHasCallback, "the completion goes to the callback");
         flags |= TW_OP_CQ | TW_OP_COMPLETION;
         cq = queue;
@@ -74,8 +74,8 @@ class BasicOp : public tw_op_t {
         return *this;
     }
     /// Memory of the program for the request; see RequestMemory.
-    BasicOp& place(void* request_memory) {
-        request = request_memory;
+    BasicOp& request_memory(void* memory_of_program) {
+        request = memory_of_program;
         return *this;
     }
 };
@@ -149,18 +149,18 @@ inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mo
 /// Request, or {op, request}. An operation with a callback or TW_OP_COMPLETION is released by the
 /// library: give a plain tw_request_h instead of a Request. A CallbackOp with a Request does not
 /// compile; with TW_OP_COMPLETION, or a callback set in a plain tw_op_t, the Request stays empty.
-class How {
+class OpArgs {
   public:
-    How() = default;
-    How(const tw_op_t& op) : op_(&op) {}
-    How(Request& request) : request_(request.out()) {}
-    How(const tw_op_t& op, Request& request) : op_(&op) {
+    OpArgs() = default;
+    OpArgs(const tw_op_t& op) : op_(&op) {}
+    OpArgs(Request& request) : request_(request.out()) {}
+    OpArgs(const tw_op_t& op, Request& request) : op_(&op) {
         tw_request_h* const handle = request.out();
         if (op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
             request_ = handle;
     }
-    How(const CallbackOp& op, Request& request) = delete;
-    How(const tw_op_t& op, tw_request_h& handle) : op_(&op), request_(&handle) {}
+    OpArgs(const CallbackOp& op, Request& request) = delete;
+    OpArgs(const tw_op_t& op, tw_request_h& handle) : op_(&op), request_(&handle) {}
 
     [[nodiscard]] const tw_op_t* op() const { return op_; }
     [[nodiscard]] tw_request_h* request() const { return request_; }
@@ -170,7 +170,7 @@ class How {
     tw_request_h* request_ = nullptr;
 };
 
-/// Memory of the program for `count` operations, for Op::place().
+/// Memory of the program for `count` operations, for Op::request_memory().
 class RequestMemory {
   public:
     explicit RequestMemory(std::size_t count)

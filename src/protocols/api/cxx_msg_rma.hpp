@@ -55,47 +55,48 @@ class RemoteMemory {
     [[nodiscard]] tw_rma_explanation_t explain(tw_rma_kind_t kind, std::size_t length,
                                                tw_atomic_op_t operation = TW_ATOMIC_ADD,
                                                bool is_mapped = false) const {
-        tw_rma_explanation_t told{};
-        check(tw_key_explain(key(), kind, operation, length, is_mapped ? 1 : 0, &told),
+        tw_rma_explanation_t explanation{};
+        check(tw_key_explain(key(), kind, operation, length, is_mapped ? 1 : 0, &explanation),
               "tw_key_explain");
-        return told;
+        return explanation;
     }
 
-    tw_status_t put(std::span<const std::byte> data, std::uint64_t offset, How how = {}) const {
-        return tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), how.op(),
-                      how.request());
+    tw_status_t put(std::span<const std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
+        return tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+                      args.request());
     }
-    tw_status_t putv(std::span<const tw_iov_t> list, std::uint64_t offset, How how = {}) const {
-        return tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), how.op(),
-                       how.request());
+    tw_status_t putv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
+        return tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
+                       args.request());
     }
-    tw_status_t get(std::span<std::byte> data, std::uint64_t offset, How how = {}) const {
-        return tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), how.op(),
-                      how.request());
+    tw_status_t get(std::span<std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
+        return tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+                      args.request());
     }
-    tw_status_t getv(std::span<const tw_iov_t> list, std::uint64_t offset, How how = {}) const {
-        return tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), how.op(),
-                       how.request());
+    tw_status_t getv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
+        return tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
+                       args.request());
     }
     /// *offset = *offset OP operand.
     template <AtomicNumber T>
     tw_status_t atomic(tw_atomic_op_t operation, T operand, std::uint64_t offset,
-                       How how = {}) const {
+                       OpArgs args = {}) const {
         return tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
-                         key(), how.op(), how.request());
+                         key(), args.op(), args.request());
     }
     /// As atomic(); `before` gets the number that was there.
     template <AtomicNumber T>
     tw_status_t fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
-                      How how = {}) const {
+                      OpArgs args = {}) const {
         return tw_atomic_fetch(ep_, operation, detail::kAtomicType<T>, &operand, &before,
-                               attr_.address + offset, key(), how.op(), how.request());
+                               attr_.address + offset, key(), args.op(), args.request());
     }
     /// Replaces what is there by `wanted` if it equals `compare`; `before` gets what was there.
     template <AtomicNumber T>
-    tw_status_t cswap(T compare, T wanted, T& before, std::uint64_t offset, How how = {}) const {
+    tw_status_t cswap(T compare, T wanted, T& before, std::uint64_t offset,
+                      OpArgs args = {}) const {
         return tw_atomic_cswap(ep_, detail::kAtomicType<T>, &compare, &wanted, &before,
-                               attr_.address + offset, key(), how.op(), how.request());
+                               attr_.address + offset, key(), args.op(), args.request());
     }
 
   private:

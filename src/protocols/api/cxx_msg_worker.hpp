@@ -44,21 +44,21 @@ class WorkerParams : public tw_worker_params_t {
         ep_failed_arg = detail::arg_of(failed);
         return *this;
     }
-    /// `told(std::uint64_t worker_id, tw_peer_event_t, tw_status_t)` runs when a peer comes, and
-    /// when it goes.
-    template <class Told>
-    WorkerParams& on_peer(Told& told) {
+    /// `callback(std::uint64_t worker_id, tw_peer_event_t, tw_status_t)` runs when a peer comes,
+    /// and when it goes.
+    template <class Callback>
+    WorkerParams& on_peer(Callback& callback) {
         peer_event = [](void* arg, std::uint64_t id, tw_peer_event_t event, tw_status_t status) {
-            (*static_cast<Told*>(arg))(id, event, status);
+            (*static_cast<Callback*>(arg))(id, event, status);
         };
-        peer_event_arg = detail::arg_of(told);
+        peer_event_arg = detail::arg_of(callback);
         return *this;
     }
-    /// `told(tw_away_t)` runs instead of progress giving the processor away.
-    template <class Told>
-    WorkerParams& on_away(Told& told) {
-        away = [](void* arg, tw_away_t how) { (*static_cast<Told*>(arg))(how); };
-        away_arg = detail::arg_of(told);
+    /// `callback(tw_away_t)` runs instead of progress giving the processor away.
+    template <class Callback>
+    WorkerParams& on_away(Callback& callback) {
+        away = [](void* arg, tw_away_t how) { (*static_cast<Callback*>(arg))(how); };
+        away_arg = detail::arg_of(callback);
         return *this;
     }
 };
@@ -122,19 +122,20 @@ class Worker {
     // ---- Receives
 
     tw_status_t tag_recv(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore,
-                         How how = {}) const {
-        return tw_tag_recv(get(), buffer.data(), buffer.size(), tag, ignore, how.op(),
-                           how.request());
+                         OpArgs args = {}) const {
+        return tw_tag_recv(get(), buffer.data(), buffer.size(), tag, ignore, args.op(),
+                           args.request());
     }
     tw_status_t tag_recvv(std::span<const tw_iov_t> list, std::uint64_t tag, std::uint64_t ignore,
-                          How how = {}) const {
-        return tw_tag_recvv(get(), list.data(), list.size(), tag, ignore, how.op(), how.request());
+                          OpArgs args = {}) const {
+        return tw_tag_recvv(get(), list.data(), list.size(), tag, ignore, args.op(),
+                            args.request());
     }
-    tw_status_t recv(std::span<std::byte> buffer, How how = {}) const {
-        return tw_msg_recv(get(), buffer.data(), buffer.size(), how.op(), how.request());
+    tw_status_t recv(std::span<std::byte> buffer, OpArgs args = {}) const {
+        return tw_msg_recv(get(), buffer.data(), buffer.size(), args.op(), args.request());
     }
-    tw_status_t recvv(std::span<const tw_iov_t> list, How how = {}) const {
-        return tw_msg_recvv(get(), list.data(), list.size(), how.op(), how.request());
+    tw_status_t recvv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return tw_msg_recvv(get(), list.data(), list.size(), args.op(), args.request());
     }
 
     // ---- Active messages
@@ -234,10 +235,10 @@ class Worker {
     /// "rc:mlx5_0:1"), and why.
     [[nodiscard]] tw_explanation_t explain(const std::string& transport, std::size_t length,
                                            tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
-        tw_explanation_t told{};
-        check(tw_worker_explain(get(), transport.c_str(), length, buffer, &told),
+        tw_explanation_t explanation{};
+        check(tw_worker_explain(get(), transport.c_str(), length, buffer, &explanation),
               "tw_worker_explain");
-        return told;
+        return explanation;
     }
 
   private:
@@ -248,10 +249,10 @@ class Worker {
     }
     tw_status_t tag_look(std::uint32_t flags, std::uint64_t tag, std::uint64_t ignore,
                          tw_completion_t& found, tw_ep_h from) const {
-        return tag_recv({}, tag, ignore, Op(flags).ended(found).from(from));
+        return tag_recv({}, tag, ignore, Op(flags).result(found).from(from));
     }
     tw_status_t look(std::uint32_t flags, tw_completion_t& found, tw_ep_h from) const {
-        return recv({}, Op(flags).ended(found).from(from));
+        return recv({}, Op(flags).result(found).from(from));
     }
     static void name(tw_op_t& op, tw_message_h message) {
         op.flags |= TW_OP_CLAIM;

@@ -150,13 +150,13 @@ TEST_F(MsgWrapper, ends_are_told_to_callables_requests_and_within_the_call) {
     ASSERT_GE(self_.tag_send(bytes("there already"), 8), TW_OK);
     run_until([&] { return has_message(); });
     tw_completion_t now{};
-    ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().ended(now).from(self_.get())), TW_OK);
+    ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().result(now).from(self_.get())), TW_OK);
     EXPECT_EQ(text(now.length), "there already");
 }
 
 TEST_F(MsgWrapper, completions_are_polled) {
     int context = 0;
-    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, msg::Op(TW_OP_COMPLETION).carry(&context)),
+    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, msg::Op(TW_OP_COMPLETION).user_data(&context)),
               TW_INPROGRESS);
     ASSERT_GE(self_.tag_send(bytes("queue"), 1), TW_OK);
     std::array<tw_completion_t, 4> done{};
@@ -170,7 +170,7 @@ TEST_F(MsgWrapper, completions_are_polled) {
 TEST_F(MsgWrapper, operations_end_in_a_queue_and_are_counted) {
     const msg::CompletionQueue queue(context_, 16);
     const msg::Counter counter;
-    const msg::Op op = msg::Op().end_in(queue.get()).count(counter.get());
+    const msg::Op op = msg::Op().completion_queue(queue.get()).count(counter.get());
     ASSERT_EQ(worker_.tag_recv(buffer_, 7, 0, op), TW_INPROGRESS);
     ASSERT_GE(self_.tag_send(bytes("queue"), 7, msg::Op().count(counter.get())), TW_OK);
     run_until([&] { return counter.read().successes == 2; });
@@ -215,7 +215,7 @@ TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
     msg::Request request;
     ASSERT_EQ(worker_.tag_claim(4, 0, found, self_.get()), TW_OK);
     tw_completion_t done{};
-    ASSERT_EQ(worker_.tag_recv_claimed(found.message, buffer_, msg::Op().ended(done), request),
+    ASSERT_EQ(worker_.tag_recv_claimed(found.message, buffer_, msg::Op().result(done), request),
               TW_OK);
     EXPECT_EQ(text(done.length), "claimed");
     ASSERT_EQ(worker_.tag_claim(4, 0, found), TW_OK);
@@ -225,7 +225,7 @@ TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
 
     ASSERT_EQ(worker_.peek(found), TW_OK);
     ASSERT_EQ(worker_.claim(found), TW_OK);
-    ASSERT_EQ(worker_.recv_claimed(found.message, buffer_, msg::Op().ended(done), request), TW_OK);
+    ASSERT_EQ(worker_.recv_claimed(found.message, buffer_, msg::Op().result(done), request), TW_OK);
     EXPECT_EQ(text(done.length), "claimed");
     ASSERT_EQ(worker_.claim(found), TW_OK);
     EXPECT_EQ(worker_.drop(found.message), TW_OK);
@@ -234,9 +234,9 @@ TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
 }
 
 // The library takes the handle of such an operation back by itself.
-static_assert(!std::is_constructible_v<msg::How, msg::CallbackOp, msg::Request&>);
-static_assert(std::is_constructible_v<msg::How, msg::CallbackOp, tw_request_h&>);
-static_assert(std::is_constructible_v<msg::How, msg::Op, msg::Request&>);
+static_assert(!std::is_constructible_v<msg::OpArgs, msg::CallbackOp, msg::Request&>);
+static_assert(std::is_constructible_v<msg::OpArgs, msg::CallbackOp, tw_request_h&>);
+static_assert(std::is_constructible_v<msg::OpArgs, msg::Op, msg::Request&>);
 
 TEST_F(MsgWrapper, active_messages_go_to_callables_and_are_kept_and_received) {
     std::vector<msg::KeptMessage> kept;
@@ -427,15 +427,16 @@ TEST_F(MsgWrapper, memory_has_handles_and_requests_a_place) {
     const msg::RequestMemory places(2);
     int ended = 0;
     auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
-    ASSERT_EQ(worker_.tag_recv(copy, 1, 0,
-                               msg::Op().on_complete(count).memory(into.get()).place(places.at(0))),
+    ASSERT_EQ(worker_.tag_recv(
+                  copy, 1, 0,
+                  msg::Op().on_complete(count).memory(into.get()).request_memory(places.at(0))),
               TW_INPROGRESS);
     ASSERT_EQ(self_.tag_send(big, 1,
                              msg::Op(TW_OP_COMPLETION)
                                  .with(TW_OP_DELIVERY_COMPLETE)
                                  .on_complete(count)
                                  .memory(from.get())
-                                 .place(places.at(1))),
+                                 .request_memory(places.at(1))),
               TW_INPROGRESS);
     run_until([&] { return ended == 2; });
     EXPECT_EQ(copy, big);
