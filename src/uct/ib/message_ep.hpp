@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The endpoint of messages that rc and dc share: its state, the room that it has, and the posting
-// of requests. The operations of UCT are built on it (rma_ops.hpp, message_ops.hpp); the transport
+// of requests. The operations of UCT are built on it (rma_ep.hpp, message_ops.hpp); the transport
 // assigns the send queue.
 //
 //   state    created -> connected -> failing -> failed      destroy(): -> drained -> deleted

@@ -5,11 +5,11 @@
 // Threads: owner thread of the worker.
 #pragma once
 
-#include "uct/ib/rma_ops.hpp"
+#include "uct/ib/rma_ep.hpp"
 
 namespace tagwire::ib {
 
-class MessageOps : public RmaOps {
+class MessageOps : public RmaEp {
   public:
     // ---- UCT operations (make_ops)
     ucs_status_t am_short(std::uint8_t am_id, std::uint64_t header, const void* payload,
@@ -39,7 +39,7 @@ class MessageOps : public RmaOps {
     ucs_status_t check(unsigned flags, uct_completion_t* comp);
 
   protected:
-    using RmaOps::RmaOps;
+    using RmaEp::RmaEp;
     ~MessageOps() = default;
 
   private:

@@ -33,7 +33,7 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
         TW_LOG_ERROR("rkey_unpack: %s", reason.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
-    auto* key = new RemoteKey{{}, *rkey};
+    auto* key = new SmRemoteKey{{}, *rkey};
     *rkey_p = reinterpret_cast<uct_rkey_t>(key);
     *handle_p = key;
     return UCS_OK;
@@ -41,7 +41,7 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
 
 ucs_status_t rkey_ptr(const uct::Component&, uct_rkey_t, void* handle, std::uint64_t remote_addr,
                       void** local_p) {
-    const PackedRkey& rkey = static_cast<const RemoteKey*>(handle)->packed;
+    const PackedRkey& rkey = static_cast<const SmRemoteKey*>(handle)->packed;
     if (rkey.arena_offset == kNoOffset)
         return UCS_ERR_UNSUPPORTED;
     if (remote_addr < rkey.address || remote_addr - rkey.address > rkey.length)
@@ -58,7 +58,7 @@ ucs_status_t rkey_ptr(const uct::Component&, uct_rkey_t, void* handle, std::uint
 }
 
 ucs_status_t rkey_release(const uct::Component&, uct_rkey_t, void* handle) {
-    delete static_cast<RemoteKey*>(handle);
+    delete static_cast<SmRemoteKey*>(handle);
     return UCS_OK;
 }
 

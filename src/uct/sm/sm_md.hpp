@@ -21,7 +21,7 @@
 namespace tagwire::sm {
 
 /// The object that uct_rkey_t points to.
-struct RemoteKey : ucs::FromReserve {
+struct SmRemoteKey : ucs::FromReserve {
     PackedRkey packed;
 };
 

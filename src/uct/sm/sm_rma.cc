@@ -18,7 +18,7 @@ namespace tagwire::sm {
 
 namespace {
 
-ucs_status_t refuse(const RemoteKey& key) {
+ucs_status_t refuse(const SmRemoteKey& key) {
     TW_LOG_DEBUG("remote access by key 0x%x, which its owner has deregistered", key.packed.key);
     return UCS_ERR_INVALID_ADDR;
 }
@@ -29,7 +29,7 @@ ucs_status_t refuse(const RemoteKey& key) {
 /// one of which each operation calls: a write needs no look at it but the one within its word.
 struct SmEp::Target {
     std::byte* direct = nullptr;  // null: by the link's copy path
-    const RemoteKey* key = nullptr;
+    const SmRemoteKey* key = nullptr;
     KeyGuard guard;
 
     /// Whether the key is good now. Each later step of a transfer looks again.
@@ -63,7 +63,7 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
         TW_LOG_ERROR("remote access: rkey is UCT_INVALID_RKEY or 0");
         return UCS_ERR_INVALID_PARAM;
     }
-    const auto* key = reinterpret_cast<const RemoteKey*>(rkey);
+    const auto* key = reinterpret_cast<const SmRemoteKey*>(rkey);
     const PackedRkey& packed = key->packed;
     if (remote_addr < packed.address || remote_addr - packed.address > packed.length ||
         length > packed.length - (remote_addr - packed.address)) {

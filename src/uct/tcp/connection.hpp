@@ -16,7 +16,7 @@
 #include "ucs/sys/private_fd.hpp"
 #include "uct/tcp/address.hpp"
 #include "uct/tcp/ops.hpp"
-#include "uct/tcp/send_queue.hpp"
+#include "uct/tcp/stream_writer.hpp"
 
 namespace tagwire::tcp {
 
@@ -68,7 +68,7 @@ class Connection : public ucs::FromReserve {
     TcpEp* eps = nullptr;
     OpList ops;
     OpList receives;
-    SendQueue tx;
+    StreamWriter tx;
     Incoming* incoming = nullptr;  // a frame that came in part
 
     [[nodiscard]] bool is_ready() const { return state == State::kReady; }

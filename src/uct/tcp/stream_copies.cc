@@ -7,7 +7,7 @@
 #include "ucs/sys/checked_copy.hpp"
 #include "uct/checked_iov.hpp"
 #include "uct/tcp/frames.hpp"
-#include "uct/tcp/send_queue.hpp"
+#include "uct/tcp/stream_writer.hpp"
 
 namespace tagwire::tcp {
 
@@ -24,7 +24,7 @@ void append_tail(TxChunk& chunk, TxStream& stream, std::size_t bytes) {
 
 /// The rest of the frame that has begun, as a chunk of its own; zeros where *is_good_p becomes
 /// false: the memory cannot be read. Null: no memory.
-TxChunk* SendQueue::copy_rest(TxStream& stream, Registrations& registrations, bool* is_good_p) {
+TxChunk* StreamWriter::copy_rest(TxStream& stream, Registrations& registrations, bool* is_good_p) {
     const std::size_t head = stream.head_bytes - stream.head_sent;
     const std::size_t bytes = head + stream.frame_left + stream.pad_left + sizeof stream.tail;
     void* memory = ucs::reserve_try_allocate(sizeof(TxChunk) + bytes);
@@ -54,7 +54,7 @@ TxChunk* SendQueue::copy_rest(TxStream& stream, Registrations& registrations, bo
 }
 
 /// `stream` is behind `before`, null: the first.
-void SendQueue::drop_stream(TxPools& pools, TxStream& stream, TxItem* before) {
+void StreamWriter::drop_stream(TxPools& pools, TxStream& stream, TxItem* before) {
     (before != nullptr ? before->next : head_) = stream.next;
     if (tail_ == &stream)
         tail_ = before;
@@ -63,7 +63,7 @@ void SendQueue::drop_stream(TxPools& pools, TxStream& stream, TxItem* before) {
     pools.streams.destroy(&stream);
 }
 
-ucs_status_t SendQueue::copy_first_stream(TxPools& pools, Registrations& registrations) {
+ucs_status_t StreamWriter::copy_first_stream(TxPools& pools, Registrations& registrations) {
     TxItem* before = nullptr;
     TxItem* item = head_;
     while (item != nullptr && item->type != TxItem::Type::kStream) {
@@ -98,8 +98,8 @@ ucs_status_t SendQueue::copy_first_stream(TxPools& pools, Registrations& registr
     return UCS_OK;
 }
 
-bool SendQueue::let_go(TxPools& pools, Registrations& registrations, std::uint64_t op,
-                       bool is_put) {
+bool StreamWriter::let_go(TxPools& pools, Registrations& registrations, std::uint64_t op,
+                          bool is_put) {
     TxItem* before = nullptr;
     for (TxItem* item = head_; item != nullptr;) {
         TxItem* next = item->next;

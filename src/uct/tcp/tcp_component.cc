@@ -37,7 +37,7 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
                      rkey.magic, kRkeyMagic);
         return UCS_ERR_INVALID_PARAM;
     }
-    auto* key = new RemoteKey{{}, rkey};
+    auto* key = new TcpRemoteKey{{}, rkey};
     *rkey_p = reinterpret_cast<uct_rkey_t>(key);
     *handle_p = key;
     return UCS_OK;
@@ -48,7 +48,7 @@ ucs_status_t rkey_ptr(const uct::Component&, uct_rkey_t, void*, std::uint64_t, v
 }
 
 ucs_status_t rkey_release(const uct::Component&, uct_rkey_t, void* handle) {
-    delete static_cast<RemoteKey*>(handle);
+    delete static_cast<TcpRemoteKey*>(handle);
     return UCS_OK;
 }
 

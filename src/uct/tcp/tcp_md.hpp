@@ -13,7 +13,7 @@
 namespace tagwire::tcp {
 
 /// The object that uct_rkey_t points to.
-struct RemoteKey : ucs::FromReserve {
+struct TcpRemoteKey : ucs::FromReserve {
     PackedRkey packed;
 };
 

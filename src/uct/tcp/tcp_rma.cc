@@ -22,7 +22,7 @@ ucs_status_t TcpEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::siz
         TW_LOG_ERROR("remote access: rkey is UCT_INVALID_RKEY or 0");
         return UCS_ERR_INVALID_PARAM;
     }
-    const PackedRkey& packed = reinterpret_cast<const RemoteKey*>(rkey)->packed;
+    const PackedRkey& packed = reinterpret_cast<const TcpRemoteKey*>(rkey)->packed;
     if (remote_addr < packed.address || remote_addr - packed.address > packed.length ||
         length > packed.length - (remote_addr - packed.address)) {
         TW_LOG_ERROR(

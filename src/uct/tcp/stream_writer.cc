@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/tcp/send_queue.hpp"
+#include "uct/tcp/stream_writer.hpp"
 
 #include <sys/socket.h>
 
@@ -24,7 +24,7 @@ alignas(64) constinit std::array<std::byte, 4096> zeros{};
 }  // namespace
 
 /// Memory for one system call, and the pins that hold it until the call is over.
-struct SendQueue::Gathered {
+struct StreamWriter::Gathered {
     std::array<iovec, kGatherMax> iov;
     std::size_t count = 0;
     std::size_t bytes = 0;
@@ -45,7 +45,7 @@ struct SendQueue::Gathered {
     bool add_frame(TxStream& stream, Registrations& registrations);
 };
 
-bool SendQueue::Gathered::add_frame(TxStream& stream, Registrations& registrations) {
+bool StreamWriter::Gathered::add_frame(TxStream& stream, Registrations& registrations) {
     if (count + kFramePieces > kGatherMax)
         return false;
     if (stream.head_sent < stream.head_bytes)
@@ -124,13 +124,13 @@ ucs_status_t TxPools::open() {
                             : status;
 }
 
-void SendQueue::append(TxItem& item) {
+void StreamWriter::append(TxItem& item) {
     item.next = nullptr;
     (tail_ != nullptr ? tail_->next : head_) = &item;
     tail_ = &item;
 }
 
-void SendQueue::destroy(TxPools& pools, TxItem& item) {
+void StreamWriter::destroy(TxPools& pools, TxItem& item) {
     if (item.type == TxItem::Type::kStream) {
         pools.streams.destroy(static_cast<TxStream*>(&item));
     } else if (static_cast<TxChunk&>(item).is_heap) {
@@ -140,7 +140,7 @@ void SendQueue::destroy(TxPools& pools, TxItem& item) {
     }
 }
 
-void SendQueue::pop_front(TxPools& pools) {
+void StreamWriter::pop_front(TxPools& pools) {
     TxItem& item = *head_;
     head_ = item.next;
     if (head_ == nullptr)
@@ -152,7 +152,7 @@ void SendQueue::pop_front(TxPools& pools) {
     destroy(pools, item);
 }
 
-std::byte* SendQueue::reserve(TxPools& pools, std::size_t bytes) {
+std::byte* StreamWriter::reserve(TxPools& pools, std::size_t bytes) {
     if (tail_ != nullptr && tail_->type == TxItem::Type::kChunk) {
         auto& last = static_cast<TxChunk&>(*tail_);
         if (last.capacity - last.end >= bytes) [[likely]]
@@ -168,13 +168,13 @@ std::byte* SendQueue::reserve(TxPools& pools, std::size_t bytes) {
     return chunk->data();
 }
 
-void SendQueue::commit(std::size_t bytes) {
+void StreamWriter::commit(std::size_t bytes) {
     static_cast<TxChunk&>(*tail_).end += static_cast<std::uint32_t>(bytes);
     copied_bytes_ += static_cast<std::uint32_t>(bytes);
     queued_ += bytes;
 }
 
-void SendQueue::push(TxStream& stream) {
+void StreamWriter::push(TxStream& stream) {
     stream.type = TxItem::Type::kStream;
     stream.begin_frame();
     append(stream);
@@ -183,7 +183,7 @@ void SendQueue::push(TxStream& stream) {
 }
 
 /// `bytes` were taken by the kernel.
-void SendQueue::consume(TxPools& pools, std::size_t bytes) {
+void StreamWriter::consume(TxPools& pools, std::size_t bytes) {
     while (head_ != nullptr) {
         if (head_->type == TxItem::Type::kChunk) {
             auto& chunk = static_cast<TxChunk&>(*head_);
@@ -233,7 +233,7 @@ void SendQueue::consume(TxPools& pools, std::size_t bytes) {
     }
 }
 
-bool SendQueue::append_done(TxPools& pools, std::uint64_t op, ucs_status_t status) {
+bool StreamWriter::append_done(TxPools& pools, std::uint64_t op, ucs_status_t status) {
     std::byte* to = reserve(pools, frame_bytes<DoneBody>(0));
     if (to == nullptr)
         return false;
@@ -265,7 +265,7 @@ ucs_status_t status_of_errno(int error) {
 
 }  // namespace
 
-ucs_status_t SendQueue::write(int fd, TxPools& pools, Registrations& registrations) {
+ucs_status_t StreamWriter::write(int fd, TxPools& pools, Registrations& registrations) {
     while (head_ != nullptr) {
         bool is_partial = false;
         ucs_status_t status = give(fd, pools, registrations, &is_partial);
@@ -281,8 +281,8 @@ ucs_status_t SendQueue::write(int fd, TxPools& pools, Registrations& registratio
 }
 
 /// One system call.
-ucs_status_t SendQueue::give(int fd, TxPools& pools, Registrations& registrations,
-                             bool* is_partial_p) {
+ucs_status_t StreamWriter::give(int fd, TxPools& pools, Registrations& registrations,
+                                bool* is_partial_p) {
     ssize_t done = 0;
     std::size_t wanted = 0;
     if (head_ == tail_ && head_->type == TxItem::Type::kChunk) [[likely]] {
@@ -317,7 +317,7 @@ ucs_status_t SendQueue::give(int fd, TxPools& pools, Registrations& registration
     return UCS_OK;
 }
 
-void SendQueue::clear(TxPools& pools) {
+void StreamWriter::clear(TxPools& pools) {
     while (head_ != nullptr)
         pop_front(pools);
     copied_bytes_ = 0;

@@ -82,11 +82,11 @@ struct TxPools {
     ucs_status_t open();
 };
 
-class SendQueue {
+class StreamWriter {
   public:
-    SendQueue() = default;
-    SendQueue(const SendQueue&) = delete;
-    SendQueue& operator=(const SendQueue&) = delete;
+    StreamWriter() = default;
+    StreamWriter(const StreamWriter&) = delete;
+    StreamWriter& operator=(const StreamWriter&) = delete;
 
     [[nodiscard]] bool empty() const { return head_ == nullptr; }
     /// Copied bytes that wait.

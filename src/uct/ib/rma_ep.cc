@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/ib/rma_ops.hpp"
+#include "uct/ib/rma_ep.hpp"
 
 #include "ucs/log/log.hpp"
 #include "uct/ib/gather.hpp"
@@ -24,8 +24,8 @@ ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* sges, unsigned count, std::uin
 
 // ---- Put and get
 
-ucs_status_t RmaOps::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
-                               uct_rkey_t rkey) {
+ucs_status_t RmaEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
+                              uct_rkey_t rkey) {
     if (length > owner().limits.inline_max) [[unlikely]]
         return refuse("put_short", length, owner().limits.inline_max);
     const ucs_status_t status = room(1, 0);
@@ -37,8 +37,8 @@ ucs_status_t RmaOps::put_short(const void* buffer, unsigned length, std::uint64_
     return post(request, false);
 }
 
-ssize_t RmaOps::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remote_addr,
-                          uct_rkey_t rkey) {
+ssize_t RmaEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remote_addr,
+                         uct_rkey_t rkey) {
     SendOp* op = nullptr;
     const ssize_t bytes = take_packed("put_bcopy: packed bytes", 0, 0, pack, arg, &op);
     if (bytes < 0) [[unlikely]]
@@ -49,9 +49,9 @@ ssize_t RmaOps::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t rem
     return posted == UCS_OK ? bytes : ssize_t{posted};
 }
 
-ucs_status_t RmaOps::move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
-                                std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
-                                uct_completion_t* comp) {
+ucs_status_t RmaEp::move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
+                               std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
+                               uct_completion_t* comp) {
     MessageIface& own = owner();
     Gather gather;
     const ucs_status_t checked =
@@ -67,18 +67,18 @@ ucs_status_t RmaOps::move_zcopy(const char* call, ibv_wr_opcode opcode, const uc
     return posted == UCS_OK ? UCS_INPROGRESS : posted;
 }
 
-ucs_status_t RmaOps::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
-                               uct_rkey_t rkey, uct_completion_t* comp) {
+ucs_status_t RmaEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
+                              uct_rkey_t rkey, uct_completion_t* comp) {
     return move_zcopy("put_zcopy", IBV_WR_RDMA_WRITE, iov, iovcnt, remote_addr, rkey, comp);
 }
 
-ucs_status_t RmaOps::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
-                               uct_rkey_t rkey, uct_completion_t* comp) {
+ucs_status_t RmaEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
+                              uct_rkey_t rkey, uct_completion_t* comp) {
     return move_zcopy("get_zcopy", IBV_WR_RDMA_READ, iov, iovcnt, remote_addr, rkey, comp);
 }
 
-ucs_status_t RmaOps::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,
-                               std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
+ucs_status_t RmaEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,
+                              std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
     MessageIface& own = owner();
     if (length > own.limits.seg_bytes) [[unlikely]]
         return refuse("get_bcopy", length, own.limits.seg_bytes);
@@ -95,9 +95,9 @@ ucs_status_t RmaOps::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::siz
 
 // ---- Atomics: fetch-and-add and compare-and-swap of 64 bits is what verbs has
 
-ucs_status_t RmaOps::post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add,
-                                 std::uint64_t swap, std::uint64_t remote_addr, uct_rkey_t rkey,
-                                 std::uint64_t* result, uct_completion_t* comp) {
+ucs_status_t RmaEp::post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add, std::uint64_t swap,
+                                std::uint64_t remote_addr, uct_rkey_t rkey, std::uint64_t* result,
+                                uct_completion_t* comp) {
     MessageIface& own = owner();
     if (!own.limits.has_atomics)
         return UCS_ERR_UNSUPPORTED;
@@ -126,22 +126,22 @@ ucs_status_t RmaOps::post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add
     return posted == UCS_OK ? UCS_INPROGRESS : posted;
 }
 
-ucs_status_t RmaOps::atomic_cswap64(std::uint64_t compare, std::uint64_t swap,
-                                    std::uint64_t remote_addr, uct_rkey_t rkey,
-                                    std::uint64_t* result, uct_completion_t* comp) {
+ucs_status_t RmaEp::atomic_cswap64(std::uint64_t compare, std::uint64_t swap,
+                                   std::uint64_t remote_addr, uct_rkey_t rkey,
+                                   std::uint64_t* result, uct_completion_t* comp) {
     return post_atomic(IBV_WR_ATOMIC_CMP_AND_SWP, compare, swap, remote_addr, rkey, result, comp);
 }
 
-ucs_status_t RmaOps::atomic64_post(unsigned opcode, std::uint64_t value, std::uint64_t remote_addr,
-                                   uct_rkey_t rkey) {
+ucs_status_t RmaEp::atomic64_post(unsigned opcode, std::uint64_t value, std::uint64_t remote_addr,
+                                  uct_rkey_t rkey) {
     if (opcode != UCT_ATOMIC_OP_ADD)
         return UCS_ERR_UNSUPPORTED;
     return post_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, value, 0, remote_addr, rkey, nullptr, nullptr);
 }
 
-ucs_status_t RmaOps::atomic64_fetch(unsigned opcode, std::uint64_t value, std::uint64_t* result,
-                                    std::uint64_t remote_addr, uct_rkey_t rkey,
-                                    uct_completion_t* comp) {
+ucs_status_t RmaEp::atomic64_fetch(unsigned opcode, std::uint64_t value, std::uint64_t* result,
+                                   std::uint64_t remote_addr, uct_rkey_t rkey,
+                                   uct_completion_t* comp) {
     if (opcode != UCT_ATOMIC_OP_ADD)
         return UCS_ERR_UNSUPPORTED;
     return post_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, value, 0, remote_addr, rkey, result, comp);

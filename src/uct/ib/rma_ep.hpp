@@ -8,7 +8,7 @@
 
 namespace tagwire::ib {
 
-class RmaOps : public MessageEp {
+class RmaEp : public MessageEp {
   public:
     // ---- UCT operations (make_ops)
     ucs_status_t put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
@@ -31,7 +31,7 @@ class RmaOps : public MessageEp {
 
   protected:
     using MessageEp::MessageEp;
-    ~RmaOps() = default;
+    ~RmaEp() = default;
 
   private:
     ucs_status_t move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
