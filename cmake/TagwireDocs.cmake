@@ -13,6 +13,12 @@ set(tw_man ${PROJECT_BINARY_DIR}/man)
 set(tw_man_sources ${PROJECT_SOURCE_DIR}/docs/man)
 file(MAKE_DIRECTORY ${tw_man}/man1 ${tw_man}/man7)
 set(tw_pages)
+# The date of the pages: of the commit, else of today (or SOURCE_DATE_EPOCH).
+execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%cs
+                OUTPUT_VARIABLE tw_man_date OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT tw_man_date)
+    string(TIMESTAMP tw_man_date "%Y-%m-%d" UTC)
+endif()
 
 # tw_add_command_page(<page> <what it is> <target> [subcommand])
 function(tw_add_command_page page what target)
@@ -53,9 +59,13 @@ add_custom_target(command_pages ALL DEPENDS ${tw_pages})
 set(tw_topic_pages)
 foreach(page tagwire fi_tagwire)
     set(output ${tw_man}/man7/${page}.7.gz)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tw_man_sources}/${page}.7)
+    file(READ ${tw_man_sources}/${page}.7 text)
+    string(REPLACE " 7 \"\" " " 7 \"${tw_man_date}\" " text "${text}")
+    file(WRITE ${tw_man}/${page}.7 "${text}")
     add_custom_command(OUTPUT ${output}
-        COMMAND sh -c "gzip -9nc '${tw_man_sources}/${page}.7' > '${output}'"
-        DEPENDS ${tw_man_sources}/${page}.7 VERBATIM)
+        COMMAND sh -c "gzip -9nc '${tw_man}/${page}.7' > '${output}'"
+        DEPENDS ${tw_man}/${page}.7 VERBATIM)
     list(APPEND tw_topic_pages ${output})
 endforeach()
 
@@ -87,10 +97,12 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
     COMMAND ${CMAKE_COMMAND} -E copy ${tw_ready_pictures} ${tw_html}
     COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile.man
     COMMAND ${Python3_EXECUTABLE} ${tw_man_sources}/calls.py ${tw_man}/xml ${tw_man}/man3
-            ${PROJECT_VERSION}
+            ${PROJECT_VERSION} ${tw_man_date}
     COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/doxygen.stamp
     DEPENDS ${tw_documented} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/calls.py
+            ${PROJECT_SOURCE_DIR}/examples/manual_pages.c
+            ${PROJECT_SOURCE_DIR}/examples/am_ring.c
             ${tw_html_sources}/page.py ${tw_html_sources}/layout.xml
             ${tw_html_sources}/tagwire.css ${tw_drawn} ${tw_ready_pictures}
             ${tw_picture_sources}/draw.py VERBATIM)

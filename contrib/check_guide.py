@@ -7,7 +7,8 @@ link leads to a file of the tree, and its part behind the # to a heading there. 
 has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from
 docs/README.md, decisions apart, which have a list of their own. A value beside the name of a
 constant `TW_*`, and each sentence that tells one of the limits below, has the value of the headers;
-constants and calls that pages name are there.
+constants and calls that pages name are there. Each call of the messaging layer has an example for
+its manual page.
 """
 import re
 import sys
@@ -33,6 +34,8 @@ MACRO = re.compile(r"^#define ((?:TW|TAGWIRE)_\w+) +(\S.*?) *(?:///?<.*)?$", re.
 VALUE = re.compile(r"^ +(TW_\w+)(?: = ([^,/\n]+?))?,? *(?:///?<.*)?$", re.MULTILINE)
 NUMBER = re.compile(r"\(*(?:\(\w+\))?(0[xX][0-9a-fA-F]+|-?\d+)[uUlL]*(?: << (\d+))?\)*")
 NAME = re.compile(r"`(TW_[A-Z0-9_]*[A-Z0-9])`")
+DECLARED = re.compile(r"^TAGWIRE_API [^;(]*?\b(tw_\w+)\(", re.MULTILINE)
+EXAMPLES = "examples/manual_pages.c"
 CALL = re.compile(r"\b(tw_\w+)\(\)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -155,7 +158,17 @@ def homeless_pages(root):
             yield f"{name}: not linked from docs/README.md"
 
 
+def calls_without_example(root):
+    """The manual page of each call shows an example (docs/man/calls.py)."""
+    examples = (root / EXAMPLES).read_text()
+    for header in [*(root / "src").glob("*.h"), *(root / "src/protocols/api").glob("*.h")]:
+        for name in DECLARED.findall(header.read_text()):
+            if not re.search(rf"\b{name}\(", examples):
+                yield f"{EXAMPLES}: no example of {name}()"
+
+
 def problems(root):
+    yield from calls_without_example(root)
     yield from wrong_values(root)
     yield from unknown_names(root)
     yield from broken_links(root)

@@ -87,5 +87,20 @@ class Names(unittest.TestCase):
                          ["docs/page.md: names tw_gone, which no source has"])
 
 
+class Examples(unittest.TestCase):
+    HEADER = HEADER + "TAGWIRE_API const char* tw_send(int a,\n    int b);\n"
+
+    def missing(self, example):
+        return problems(check_guide.calls_without_example, example,
+                        path="examples/manual_pages.c", header=self.HEADER)
+
+    def test_a_call_without_an_example_is_found(self):
+        self.assertEqual(self.missing("tw_send_other(); tw_send;"),
+                         ["examples/manual_pages.c: no example of tw_send()"])
+
+    def test_a_call_that_an_example_makes_passes(self):
+        self.assertEqual(self.missing("check(tw_send(1, 2));"), [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""calls.py XML OUT VERSION: pages of section 3 from the comments of the public C headers.
+"""calls.py XML OUT VERSION DATE: pages of section 3 from the comments of the public C headers.
 
 Reads what Doxygen wrote into the folder XML. OUT gets one page for each call, each record or set
-of values, and each header that programs include. The page of a call has a NAME of its own and the
-whole contract: its statuses, and those paragraphs of its header (\\par Statuses, Lifetime, Threads,
-...) that hold for each call there.
+of values, and each header that programs include, and a link to its page for each constant. The page
+of a call has a NAME of its own and the whole contract: its statuses, and those paragraphs of its
+header (\\par Statuses, Lifetime, Threads, ...) that hold for each call there; and an example, the
+first function of EXAMPLES that uses it. Every call of the messaging layer has one.
 """
 import gzip
 import re
@@ -28,6 +29,11 @@ BUNDLES = {
                       ["uct.h", "uct_data.h", "uct_def.h", "uct_attr.h", "tl.h", "version.h"]),
     "uct/api/tagwire_uct.h": ("extensions of the transport API", ["tagwire_uct.h"]),
 }
+# Programs with examples, the first for the messaging layer; functions longer than this stay there.
+EXAMPLES = ["examples/manual_pages.c", "examples/am_ring.c"]
+EXAMPLE_LINES_MAX = 40
+FUNCTION = re.compile(r"^(?:// [^\n]*\n)*static [^;]*?\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+HELPERS = ("check", "finish")  # of the first program
 OPERATION = "tw_op_t"        # a parameter of this type makes a call an operation ...
 OPERATIONS = "tw_data.h"     # ... and what this header says of operations holds for it
 STATUSES = "Statuses"        # the paragraph that goes into RETURN VALUE
@@ -147,11 +153,29 @@ def name_line(brief):
     return what[:1].lower() + what[1:] if what[1:2].islower() or what[1:2] == " " else what
 
 
+def example_functions():
+    return [function for program in EXAMPLES
+            for function in FUNCTION.findall((ROOT / program).read_text())
+            if function.count("\n") <= EXAMPLE_LINES_MAX]
+
+
+def example_of(name, functions):
+    """The lines of an EXAMPLES section, none without an example."""
+    function = next((text for text in functions if re.search(rf"\b{name}\(", text)), None)
+    if function is None:
+        return []
+    used = [f"\\fB{helper}\\fP()" for helper in HELPERS
+            if re.search(rf"^.+\b{helper}\(", function.partition("\n")[2], re.MULTILINE)
+            and name.startswith("tw_")]
+    lines = [".PP", f"{' and '.join(used)}: see \\fBtagwire.h\\fP(3)."] if used else []
+    return [*lines, ".RS 4", ".nf", *map(escape, function.rstrip("\n").split("\n")), ".fi", ".RE"]
+
+
 class Page:
     def __init__(self, name, what, header, version):
         self.name = name
         self.what = name_line(what)
-        self.lines = [f'.TH "{name}" 3 "" "tagwire {version}" tagwire', ".SH NAME",
+        self.lines = [f'.TH "{name}" 3 "{DATE}" "tagwire {version}" tagwire', ".SH NAME",
                       f"{name} \\- {escape(self.what)}", ".SH SYNOPSIS", ".nf",
                       f".B #include <{escape(header)}>"]
 
@@ -170,10 +194,12 @@ class Page:
                                   for at, page in enumerate(pages)])
 
     def write(self, folder):
-        text = "\n".join(self.lines) + "\n"
-        with open(folder / f"{self.name}.3.gz", "wb") as file, \
-                gzip.GzipFile("", "wb", 9, file, 0) as out:
-            out.write(text.encode())
+        write_page(folder, self.name, "\n".join(self.lines) + "\n")
+
+
+def write_page(folder, name, text):
+    with open(folder / f"{name}.3.gz", "wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as out:
+        out.write(text.encode())
 
 
 def kin(name, names):
@@ -187,6 +213,10 @@ def kin(name, names):
     return near[:6]
 
 
+def flat_brief(member):
+    return flat(member.find("briefdescription/para"))
+
+
 class Bundle:
     def __init__(self, header, compounds, everything):
         self.header, (self.what, files) = header, BUNDLES[header]
@@ -195,11 +225,15 @@ class Bundle:
         self.top = titled(self.files[0])
         self.operations = titled(compounds[OPERATIONS])
         self.everything = everything
+        self.functions = example_functions()
         self.calls = [(file, member) for file in self.files for member in file.iter("memberdef")
                       if member.get("kind") == "function"]
         self.typedefs = dict(found for file in self.files for found in TYPEDEF.findall(
             (ROOT / file.find("location").get("file")).read_text()))
         self.names = [plain(member.find("name")) for _, member in self.calls]
+        self.constants = [member for file in self.files for member in file.iter("memberdef")
+                          if member.get("kind") == "define" and flat_brief(member)]
+        self.types = {}
 
     def contract(self, file, member):
         """Titled paragraphs that hold for this call, by title."""
@@ -231,7 +265,11 @@ class Bundle:
         page.section("Return value", lines)
         for title, part in contract.items():
             page.section(title, blocks(part))
+        page.section("Examples", example_of(name, self.functions))
         near = kin(name, self.names)
+        near += [record for record in self.types if any(
+            re.search(rf"\b{record}\b", plain(param.find("type")))
+            for param in member.findall("param"))]
         if contract.get("Lifetime") is not None:
             near += ["tw_op_t", "tw_request_wait", "tw_worker_progress"]
         page.see_also([*dict.fromkeys(near), self.page_of_header])
@@ -252,6 +290,14 @@ class Bundle:
                     line for call in calls
                     for line in (".TP", f".BR {escape(plain(call.find('name')))} (3)",
                                  flat(call.find("briefdescription/para")) or "\\&")])
+        page.section("Constants", [line for member in self.constants for line in (
+            ".TP", f".B {escape(plain(member.find('name')))} "
+            + escape(plain(member.find("initializer"))), flat_brief(member))])
+        if self.page_of_header == "tagwire.h":
+            page.section("Examples", [
+                ".PP", "Examples of calls use these functions:", ".RS 4", ".nf",
+                *(escape(line) for text in self.functions[:len(HELPERS)]
+                  for line in text.split("\n")), ".fi", ".RE"])
         records = sorted(page.name for page in self.record_pages(version))
         if records:
             page.section("Types", [", ".join(f"\\fB{escape(name)}\\fP(3)" for name in records)])
@@ -262,8 +308,11 @@ class Bundle:
         for file in self.files:
             for member in file.iter("memberdef"):
                 name = plain(member.find("name"))
-                if member.get("kind") == "enum" and name and plain(member.find("briefdescription")):
-                    yield self.record_page(name, member, version)
+                if member.get("kind") == "enum" and flat_brief(member):
+                    if not re.fullmatch(r"\w+", name):
+                        raise SystemExit(f"calls.py: an enumeration has no name: "
+                                         f"{flat_brief(member)}")
+                    yield self.record_page(self.typedefs.get(name, name), member, version)
             for inner in file.findall("innerclass"):
                 compound = self.everything.get(inner.get("refid"))
                 if compound is not None and plain(compound.find("briefdescription")):
@@ -276,6 +325,7 @@ class Bundle:
         page.section("Description", [".PP", flat(node.find("briefdescription/para")),
                                      *blocks(node.find("detaileddescription"))])
         page.section("Values" if node.tag == "memberdef" else "Fields", record(node))
+        page.values = [plain(value.find("name")) for value in node.iter("enumvalue")]
         page.see_also([self.page_of_header])
         return page
 
@@ -290,11 +340,23 @@ def main(source, folder, version):
     folder.mkdir(parents=True, exist_ok=True)
     for header in BUNDLES:
         bundle = Bundle(header, compounds, everything)
+        records = list(bundle.record_pages(version))
+        bundle.types = {page.name: page for page in records}
         for file, member in bundle.calls:
-            bundle.call_page(file, member, version).write(folder)
-        for page in bundle.record_pages(version):
+            page = bundle.call_page(file, member, version)
+            if page.name.startswith("tw_") and '.SH "EXAMPLES"' not in page.lines:
+                raise SystemExit(f"calls.py: {EXAMPLES[0]} has no example of {page.name}()")
+            page.write(folder)
+        for page in records:
             page.write(folder)
         bundle.header_page(version).write(folder)
+        # So that man(1) finds a flag, a status, a limit.
+        links = {value: page.name for page in records for value in page.values}
+        links |= {plain(member.find("name")): bundle.page_of_header for member in bundle.constants}
+        for name, page in links.items():
+            if name.lower() not in map(str.lower, [*bundle.names, *bundle.types]):
+                write_page(folder, name, f".so man3/{page}.3\n")
 
 
+DATE = sys.argv[4]
 main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -481,7 +481,7 @@ TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t 
 // ---- Endpoints
 
 /// Flags of tw_ep_params_t.
-enum {
+enum tw_ep_flag {
     /// Messages of all threads to the peer stay in the order in which their sends were called. They
     /// leave by the worker itself, not by its transmit contexts (tw_worker_params_t.tx_contexts).
     TW_EP_ORDERED = 1 << 0
