@@ -183,8 +183,8 @@ def parse_arguments():
     parser.add_argument("--list", action="store_true",
                         help="print the rows and their targets, and measure nothing")
     parser.add_argument("--markdown", nargs="+", metavar="FILE",
-                        help="print earlier results as the tables of docs/reference/perf.md, those "
-                             "of each processor by themselves, and measure nothing")
+                        help="print earlier results as the tables of docs/reference/results.md, "
+                             "those of each processor by themselves, and measure nothing")
     parser.add_argument("--page", nargs="+", metavar="FILE",
                         help="put these tables into the page that is the first FILE, where those "
                              "of other processors stay, and measure nothing")

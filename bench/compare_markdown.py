@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The results of compare.py as the tables of docs/reference/perf.md: of each level the rows that
+"""The results of compare.py as the tables of docs/reference/results.md: of each level the rows that
 have a target; tests that have a row for every power of two as one table by size. In the page the
 tables of each processor stand between two marks, and replace only those of that processor."""
 import textwrap

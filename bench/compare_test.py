@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tests of what compare.py starts and how its results name the machine: exchanges, real-time
 priority, floors of each shape, tables of several processors in one page."""
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,19 @@ class Processors(unittest.TestCase):
         self.assertNotIn("\nof A", again)
         self.assertTrue(again.startswith("before\n") and again.endswith("behind\n"))
         self.assertEqual(compare_markdown.page_with("no mark", "A", ["of A"]), "no mark")
+
+
+class Page(unittest.TestCase):
+    PAGE = Path(compare_markdown.__file__).parents[1] / "docs/reference/results.md"
+
+    def test_the_page_of_results_takes_tables_of_known_and_of_new_processors(self):
+        text = self.PAGE.read_text(encoding="utf-8")
+        known = re.findall(r"^<!-- end of (.*) -->$", text, re.MULTILINE)
+        self.assertTrue(known)
+        for cpu in (known[0], "a processor that nobody has"):
+            written = compare_markdown.page_with(text, cpu, [f"### {cpu}", "", "| a table |"])
+            self.assertEqual(written.count("| a table |"), 1, cpu)
+            self.assertIn(f"<!-- compare.py --page: {cpu} -->", written)
 
 
 class Picture(unittest.TestCase):
