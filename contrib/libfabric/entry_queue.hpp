@@ -28,7 +28,7 @@ namespace tagwire::fi {
 
 class EntryQueue {
   public:
-    /// Why entries cannot go the fast way.
+    /// Why entries cannot take the fast path.
     enum Reason : std::uint8_t {
         kSources = 1 << 0,  ///< Each entry has a source.
         kFormat = 1 << 1,   ///< Neither a context nor all that there is.
@@ -94,7 +94,7 @@ class EntryQueue {
         lent_ = next_ = static_cast<std::byte*>(to);
         end_ = next_ + count * sizeof(Entry);
     }
-    /// Since lend(), and no reason has come that entries cannot go the fast way.
+    /// Since lend(), and no reason has come that entries cannot take the fast path.
     bool is_lent() const { return lent_ != nullptr; }
     /// The number of entries that went there.
     template <class Entry>

@@ -104,7 +104,7 @@ ssize_t msg_sendmsg(fid_ep* handle, const fi_msg* msg, std::uint64_t flags) {
                            false});
 }
 
-// Calls without flags: the fast way for usual ones.
+// Calls without flags: usual ones take the fast path.
 
 template <bool kLocked>
 ssize_t msg_recv(fid_ep* ep, void* buf, std::size_t len, void* desc, fi_addr_t from,

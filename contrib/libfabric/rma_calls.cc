@@ -74,7 +74,7 @@ ssize_t rma_vector(fid_ep* ep, const iovec* iov, void** desc, std::size_t count,
     return rma_list<kIsRead>(ep, {iov, desc, count, &remote, 1, peer, 0, context, 0, false});
 }
 
-// Calls without flags: the fast way for usual ones.
+// Calls without flags: usual ones take the fast path.
 
 template <bool kLocked, class Entry>
 ssize_t rma_read(fid_ep* ep, void* buf, std::size_t len, void* desc, fi_addr_t peer,

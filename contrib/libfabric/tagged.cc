@@ -112,7 +112,7 @@ ssize_t tagged_sendmsg(fid_ep* handle, const fi_msg_tagged* msg, std::uint64_t f
                           false});
 }
 
-// Calls without flags: the fast way for usual ones.
+// Calls without flags: usual ones take the fast path.
 
 template <bool kLocked>
 ssize_t tagged_recv(fid_ep* ep, void* buf, std::size_t len, void* desc, fi_addr_t from,

@@ -56,8 +56,8 @@ class Wire {
     virtual void commit(Route to, std::size_t bytes) = 0;
 
     // ---- A card answers whatever its host does. Here a process does, when it gets the processor,
-    // so time in which it did not is none of a timeout. A fabric that cannot know says that all had
-    // their turn.
+    // so time in which it did not is none of a timeout. A fabric without this information says
+    // that all had their turn.
     /// The turn of a node until now.
     [[nodiscard]] virtual Turn turn_of(Route /*to*/) { return {}; }
     /// Since then the node took what was sent before and had the time to answer it; or it is gone.

@@ -19,7 +19,7 @@ int check_type(unsigned type) {
         case IBV_QPT_DRIVER:
             return 0;
         case kTypeRawPacket:
-            return EPERM;  // who may is told EOPNOTSUPP, and nobody needs to know
+            return EPERM;  // a card returns EOPNOTSUPP to privileged callers; not distinguished
         case kTypeXrcInitiator:
             return EOPNOTSUPP;
         case kTypeXrcTarget:  // it names a domain, and there is none
