@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/cli.hpp"
+#include "cli/command.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 
-#include "tools/failure.hpp"
-#include "tools/help.hpp"
+#include "cli/failure.hpp"
+#include "cli/help.hpp"
 
 namespace tagwire::tools {
 namespace {

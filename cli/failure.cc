@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 #include <cstdarg>
 #include <cstdio>

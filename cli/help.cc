@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/help.hpp"
+#include "cli/help.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "tools/environment.hpp"
+#include "cli/environment.hpp"
 
 namespace tagwire::tools {
 namespace {

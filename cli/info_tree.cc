@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/info_tree.hpp"
+#include "cli/info_tree.hpp"
 
 #include <cstdio>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <nlohmann/json.hpp>
 
+#include "cli/info_tree.hpp"
+#include "cli/json_file.hpp"
 #include "tagwire_version.h"
-#include "tools/info_tree.hpp"
-#include "tools/json_file.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -10,7 +10,7 @@ find_program(TAGWIRE_DOT dot REQUIRED)
 find_program(TAGWIRE_MSCGEN mscgen REQUIRED)
 
 set(tw_man ${PROJECT_BINARY_DIR}/man)
-set(tw_man_sources ${PROJECT_SOURCE_DIR}/docs/man)
+set(tw_man_sources ${tw_tree}/docs/man)
 file(MAKE_DIRECTORY ${tw_man}/man1 ${tw_man}/man7)
 set(tw_pages)
 # The date of the pages: of the commit, else of today (or SOURCE_DATE_EPOCH).
@@ -70,10 +70,10 @@ foreach(page tagwire fi_tagwire)
 endforeach()
 
 # The interfaces: HTML with the guide, and a page of section 3 for each header and each function.
-file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
-     ${PROJECT_SOURCE_DIR}/src/protocols/api/* ${PROJECT_SOURCE_DIR}/src/uct/api/*
-     ${PROJECT_SOURCE_DIR}/src/tagwire*.h ${PROJECT_SOURCE_DIR}/src/tagwire*.hpp)
-set(tw_html_sources ${PROJECT_SOURCE_DIR}/docs/html)
+file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${tw_tree}/docs/*.md
+     ${tw_tree}/src/protocols/api/* ${tw_tree}/src/uct/api/*
+     ${tw_tree}/src/tagwire*.h ${tw_tree}/src/tagwire*.hpp)
+set(tw_html_sources ${tw_tree}/docs/html)
 # The theme is a package of Debian's; without it the pages look as Doxygen has them.
 find_path(TAGWIRE_DOXYGEN_AWESOME doxygen-awesome.css
           PATHS /usr/share/doxygen-awesome-css /usr/local/share/doxygen-awesome-css)
@@ -82,8 +82,8 @@ if(TAGWIRE_DOXYGEN_AWESOME)
     string(JOIN " " TAGWIRE_DOXYGEN_STYLES ${TAGWIRE_DOXYGEN_AWESOME}/doxygen-awesome.css
            ${TAGWIRE_DOXYGEN_AWESOME}/doxygen-awesome-sidebar-only.css ${TAGWIRE_DOXYGEN_STYLES})
 endif()
-configure_file(${PROJECT_SOURCE_DIR}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
-configure_file(${PROJECT_SOURCE_DIR}/docs/man/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile.man @ONLY)
+configure_file(${tw_tree}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
+configure_file(${tw_tree}/docs/man/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile.man @ONLY)
 set(tw_html ${PROJECT_BINARY_DIR}/html)
 # Pictures are drawn anew, and lie beside the pages.
 set(tw_picture_sources ${PROJECT_SOURCE_DIR}/docs/pictures)
@@ -99,7 +99,7 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
     COMMAND ${Python3_EXECUTABLE} ${tw_man_sources}/calls.py ${tw_man}/xml ${tw_man}/man3
             ${PROJECT_VERSION} ${tw_man_date}
     COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/doxygen.stamp
-    DEPENDS ${tw_documented} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
+    DEPENDS ${tw_documented} ${tw_tree}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/calls.py
             ${PROJECT_SOURCE_DIR}/examples/manual_pages.c
             ${PROJECT_SOURCE_DIR}/examples/am_ring.c

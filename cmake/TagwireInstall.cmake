@@ -16,7 +16,7 @@ install(TARGETS tagwire tagwire_static EXPORT tagwireTargets
 install(EXPORT tagwireTargets NAMESPACE tagwire:: DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR}
         COMPONENT dev)
 configure_package_config_file(
-    ${PROJECT_SOURCE_DIR}/cmake/tagwireConfig.cmake.in ${PROJECT_BINARY_DIR}/tagwireConfig.cmake
+    ${tw_tree}/cmake/tagwireConfig.cmake.in ${PROJECT_BINARY_DIR}/tagwireConfig.cmake
     INSTALL_DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR} NO_SET_AND_CHECK_MACRO)
 # Until 1.0 a minor version may change interfaces.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tagwireConfigVersion.cmake
@@ -26,6 +26,6 @@ install(FILES ${PROJECT_BINARY_DIR}/tagwireConfig.cmake
         DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR} COMPONENT dev)
 
 file(RELATIVE_PATH TAGWIRE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(${PROJECT_SOURCE_DIR}/cmake/tagwire.pc.in ${PROJECT_BINARY_DIR}/tagwire.pc @ONLY)
+configure_file(${tw_tree}/cmake/tagwire.pc.in ${PROJECT_BINARY_DIR}/tagwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tagwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT dev)

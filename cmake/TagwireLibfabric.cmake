@@ -34,8 +34,8 @@ endfunction()
 # tw_try_libfabric(<variable>): whether the provider compiles with the headers of libfabric that
 # were found. Tried are the sources that fill libfabric's tables and structures.
 function(tw_try_libfabric result)
-    set(source ${PROJECT_SOURCE_DIR}/contrib/libfabric)
-    set(folders ${PROJECT_SOURCE_DIR}/src ${source} ${libfabric_INCLUDE_DIRS})
+    set(source ${tw_tree}/contrib/libfabric)
+    set(folders ${tw_tree}/src ${source} ${libfabric_INCLUDE_DIRS})
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
     try_compile(TAGWIRE_LIBFABRIC_FITS ${PROJECT_BINARY_DIR}/try_libfabric
         SOURCES ${source}/av.cc ${source}/cntr.cc ${source}/cq.cc ${source}/domain.cc

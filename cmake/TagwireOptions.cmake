@@ -32,8 +32,8 @@ if(PROJECT_IS_TOP_LEVEL)
     find_program(TAGWIRE_CCACHE ccache)
     if(TAGWIRE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
         foreach(lang C CXX)
-            set(CMAKE_${lang}_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache_launcher.sh
-                ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${CMAKE_${lang}_COMPILER_ID}
+            set(CMAKE_${lang}_COMPILER_LAUNCHER ${tw_tree}/cmake/ccache_launcher.sh
+                ${tw_tree} ${PROJECT_BINARY_DIR} ${CMAKE_${lang}_COMPILER_ID}
                 ${TAGWIRE_CCACHE})
         endforeach()
         if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
@@ -52,9 +52,9 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
     # Objects, and what is said of a place in a source, do not depend on where the tree is, nor on
     # whether ccache has made a path relative.
-    file(RELATIVE_PATH tw_build_to_source ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+    file(RELATIVE_PATH tw_build_to_source ${PROJECT_BINARY_DIR} ${tw_tree})
     string(REGEX REPLACE "/$" "" tw_build_to_source ${tw_build_to_source})
-    add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+    add_compile_options(-ffile-prefix-map=${tw_tree}/=
                         -ffile-prefix-map=${tw_build_to_source}/=
                         -ffile-prefix-map=/proc/self/cwd/${tw_build_to_source}/=)
 endif()

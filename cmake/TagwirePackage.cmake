@@ -7,10 +7,10 @@
 if(TAGWIRE_BUILD_DOCS)
     include(TagwireDocs)
 else()
-    install(FILES ${PROJECT_SOURCE_DIR}/docs/man/tagwire.7
+    install(FILES ${tw_tree}/docs/man/tagwire.7
             DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT command)
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples
+install(DIRECTORY ${tw_tree}/examples
         DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev COMPONENT dev)
 
 set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
@@ -40,14 +40,14 @@ if(TAGWIRE_GZIP)
  -- ${CPACK_PACKAGE_CONTACT}  ${tw_now}
 ")
     set(tw_news ${PROJECT_BINARY_DIR}/package/NEWS.gz ${PROJECT_BINARY_DIR}/package/changelog.gz)
-    execute_process(COMMAND ${TAGWIRE_GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+    execute_process(COMMAND ${TAGWIRE_GZIP} -9nc ${tw_tree}/CHANGELOG.md
                     OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/NEWS.gz)
     execute_process(COMMAND ${TAGWIRE_GZIP} -9nc ${PROJECT_BINARY_DIR}/package/changelog
                     OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/changelog.gz)
 endif()
 foreach(component ${tw_components})
     set(tw_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/${tw_package_${component}})
-    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${tw_doc} RENAME copyright
+    install(FILES ${tw_tree}/LICENSE DESTINATION ${tw_doc} RENAME copyright
             COMPONENT ${component})
     install(FILES ${tw_news} DESTINATION ${tw_doc} COMPONENT ${component})
 endforeach()

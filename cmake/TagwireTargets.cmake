@@ -155,14 +155,15 @@ set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# tw_add_test_program(<target> [SOURCES a.cc ...] [LIBS ...] [INTERNAL | OBJECTS library])
+# tw_add_test_program(<target> [SOURCES a.cc ...] [LIBS ...] [INTERNAL | OBJECTS library | BARE])
 # A GoogleTest program with the common main. INTERNAL links the library's object files, so that
 # classes behind the exported API can be tested, OBJECTS those of another object library in their
-# place; otherwise the program links libtagwire.so like any user. Most of compiling a small test is
-# parsing, so one program serves a folder: tw_add_test(... IN <target>) adds sources and runs them.
+# place, BARE nothing of the library; otherwise the program links libtagwire.so like any user. Most
+# of compiling a small test is parsing, so one program serves a folder: tw_add_test(... IN <target>)
+# adds sources and runs them.
 function(tw_add_test_program target)
     file(APPEND ${PROJECT_BINARY_DIR}/test_programs.txt "${target}\n")
-    cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL" "OBJECTS" "SOURCES;LIBS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL;BARE" "OBJECTS" "SOURCES;LIBS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test_program(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -170,29 +171,30 @@ function(tw_add_test_program target)
     if(arg_OBJECTS)
         target_link_libraries(${target} PRIVATE ${arg_OBJECTS})
         target_include_directories(${target} PRIVATE
-            ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
+            ${tw_tree}/src ${PROJECT_BINARY_DIR}/generated)
     elseif(arg_INTERNAL)
         target_link_libraries(${target} PRIVATE tagwire_objects)
-    else()
+    elseif(NOT arg_BARE)
         target_link_libraries(${target} PRIVATE tagwire::tagwire)
     endif()
     target_link_libraries(${target} PRIVATE ${arg_LIBS} tagwire_test_main tagwire_options)
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
+    target_include_directories(${target} PRIVATE ${tw_tree}/test/gtest)
     # A precompiled header serves only those who were compiled with the same position independence.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
 endfunction()
 
-# tw_add_test(<name> SOURCES a.cc ... [IN program | LIBS ... INTERNAL | OBJECTS library] [NO_RUN],
-#             and what tw_add_test_variant takes)
+# tw_add_test(<name> SOURCES a.cc ... [IN program | LIBS ... INTERNAL | OBJECTS library | BARE]
+#             [NO_RUN], and what tw_add_test_variant takes)
 # Sources with test cases and their first run (with NO_RUN none): in a program that
 # tw_add_test_program has declared, or in one of their own, which is called <name>.
 function(tw_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;NO_RUN;SERIAL;WAITS;APART" "FILTER;OBJECTS;TIMEOUT;IN"
+        "INTERNAL;BARE;NO_RUN;SERIAL;WAITS;APART" "FILTER;OBJECTS;TIMEOUT;IN"
         "SOURCES;LIBS;LABELS;ENVIRONMENT")
-    if(arg_UNPARSED_ARGUMENTS OR (arg_IN AND (arg_INTERNAL OR arg_LIBS OR arg_OBJECTS)))
+    if(arg_UNPARSED_ARGUMENTS OR
+       (arg_IN AND (arg_INTERNAL OR arg_BARE OR arg_LIBS OR arg_OBJECTS)))
         message(FATAL_ERROR "tw_add_test(${name}): unknown arguments '${arg_UNPARSED_ARGUMENTS}', "
                             "or what the program of IN is made of")
     endif()
@@ -208,6 +210,8 @@ function(tw_add_test name)
     else()
         if(arg_INTERNAL)
             set(how INTERNAL)
+        elseif(arg_BARE)
+            set(how BARE)
         elseif(arg_OBJECTS)
             set(how OBJECTS ${arg_OBJECTS})
         endif()
@@ -300,7 +304,7 @@ function(tw_add_kernel_test name)
             set(arg_LOSS 0)
         endif()
         list(PREPEND arg_COMMAND
-             ${PROJECT_SOURCE_DIR}/contrib/rxe_guest/wire.sh run --loss ${arg_LOSS})
+             ${tw_tree}/contrib/rxe_guest/wire.sh run --loss ${arg_LOSS})
         set(devices rxe0,rxe1)
     endif()
     list(PREPEND arg_ENVIRONMENT TAGWIRE_IB_DEVICES=${devices})
@@ -331,26 +335,46 @@ endfunction()
 function(tw_add_measure target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
     add_executable(${target} ${arg_SOURCES})
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
+    target_include_directories(${target} PRIVATE ${tw_tree}/test/gtest)
     target_link_libraries(${target} PRIVATE ${arg_LIBS} tagwire_options)
     if(NOT TAGWIRE_BUILD_BENCH)
         set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
 endfunction()
 
-# tw_add_fuzz(<name>)
-# The target <name> of test/fuzz: its source has that name, and so has the folder of its corpus.
+# tw_add_fuzz_program(<program> <sources>...)
+# A program of fuzz targets (test/fuzz/target.hpp), over libFuzzer or the files of a corpus. Its
+# sources define all_targets().
+function(tw_add_fuzz_program program)
+    add_executable(${program} ${tw_tree}/test/fuzz/targets.cc ${ARGN})
+    target_include_directories(${program} PRIVATE ${tw_tree}/test/fuzz)
+    target_link_libraries(${program} PRIVATE tagwire_options)
+    if(NOT TAGWIRE_FUZZ)
+        target_sources(${program} PRIVATE ${tw_tree}/test/fuzz/replay_main.cc)
+        return()
+    endif()
+    target_compile_options(${program} PRIVATE -fsanitize=fuzzer-no-link)
+    # By its file: -fsanitize=fuzzer puts the C++ library before AddressSanitizer's.
+    set(libfuzzer libclang_rt.fuzzer-${CMAKE_SYSTEM_PROCESSOR}.a)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${libfuzzer}
+                    OUTPUT_VARIABLE libfuzzer OUTPUT_STRIP_TRAILING_WHITESPACE)
+    target_link_libraries(${program} PRIVATE ${libfuzzer} Threads::Threads)
+endfunction()
+
+# tw_add_fuzz(<name> IN <program>)
+# A target of the program: its source has that name, and so has the folder of its corpus.
 # Where libFuzzer is linked (TAGWIRE_FUZZ) it is a test labelled `fuzz` that fuzzes for
 # TAGWIRE_FUZZ_SECONDS. Everywhere it is a quick test that replays the corpus, so that each input
 # that was found stays a regression test in all presets.
 function(tw_add_fuzz name)
-    target_sources(fuzz_targets PRIVATE ${name}.cc)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "IN" "")
+    target_sources(${arg_IN} PRIVATE ${name}.cc)
     set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${name})
     if(TAGWIRE_FUZZ)
         set(found ${PROJECT_BINARY_DIR}/fuzz/${name})
         file(MAKE_DIRECTORY ${found})
         add_test(NAME fuzz.fuzz_${name}
-                 COMMAND fuzz_targets --target=${name} -max_total_time=${TAGWIRE_FUZZ_SECONDS}
+                 COMMAND ${arg_IN} --target=${name} -max_total_time=${TAGWIRE_FUZZ_SECONDS}
                          -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
                          -artifact_prefix=${found}/ ${found} ${corpus})
         math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
@@ -358,7 +382,22 @@ function(tw_add_fuzz name)
         set(replay -runs=0)
     endif()
     add_test(NAME fuzz_corpus.fuzz_${name}
-             COMMAND fuzz_targets --target=${name} ${replay} ${corpus})
+             COMMAND ${arg_IN} --target=${name} ${replay} ${corpus})
     set_tests_properties(fuzz_corpus.fuzz_${name} PROPERTIES
         LABELS "fuzz_corpus;quick" TIMEOUT 180)
+    set_property(GLOBAL PROPERTY TAGWIRE_PROGRAM_OF_FUZZ_${name} ${arg_IN})
+endfunction()
+
+# tw_add_thread_tests()
+# The target of all that the tests for ThreadSanitizer need (labels tsan, model and threads), once
+# every test is declared.
+function(tw_add_thread_tests)
+    get_property(programs GLOBAL PROPERTY TAGWIRE_THREAD_PROGRAMS)
+    add_custom_target(thread_tests)
+    add_dependencies(thread_tests ${programs})
+    foreach(target torture tagwire_vhca)  # of the one a test is known by name, the other is loaded
+        if(TARGET ${target})
+            add_dependencies(thread_tests ${target})
+        endif()
+    endforeach()
 endfunction()

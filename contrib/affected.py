@@ -23,7 +23,7 @@ SOURCE = re.compile(r".*\.(h|hpp|c|cc)(\.in)?")
 HEADER = re.compile(r".*\.(h|hpp)(\.in)?")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)', re.M)
 UNITY_SOURCE = re.compile(r'^#include "([^"]+)"', re.M)
-BORROWED = re.compile(r"list\(TRANSFORM (\w+) PREPEND \$\{PROJECT_SOURCE_DIR\}/([\w/]+?)/?\)")
+BORROWED = re.compile(r"list\(TRANSFORM (\w+) PREPEND \$\{tw_tree\}/([\w/]+?)/?\)")
 RACED = re.compile(r"\b(tsan|model|threads)\b")
 
 
@@ -139,7 +139,7 @@ def borrowers(tree):
     """Source -> the files that list it for a target of their own, such as the virtual HCA's."""
     found = defaultdict(set)
     for lists in sorted(tree.files):
-        if not lists.startswith("src/") or not lists.endswith("/CMakeLists.txt"):
+        if not lists.startswith(tables.BORROWERS) or not lists.endswith("/CMakeLists.txt"):
             continue
         text = tree.text(lists)
         for variable, place in BORROWED.findall(text):

@@ -10,8 +10,11 @@ TRANSPORTS = ("sm", "rc", "dc", "ud", "tcp")
 # What names the transports includes a header of each, and says nothing of what they do.
 COMPOSITION_ROOT = "src/components.cc"
 # Beside the folder of the file that includes.
-INCLUDE_DIRS = ("src", "test/gtest", "test/gtest/contract", "contrib/libfabric", "test/libfabric",
-                "test/shmem")
+INCLUDE_DIRS = ("src", "", "test/gtest", "test/gtest/contract", "test/fuzz", "contrib/libfabric",
+                "test/libfabric", "test/shmem")
+
+# Folders whose lists of sources may name sources of others.
+BORROWERS = ("src/", "vhca/")
 
 # What decides how everything is built and run, and what is tested when.
 EVERYTHING = re.compile(
@@ -20,7 +23,8 @@ EVERYTHING = re.compile(
 # The first that matches counts. An empty tuple: no test and no build stands on it.
 PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r".*\.md|LICENSE|docs/.*", ("uses-documents",)),
-    (r"src/vhca/.*|test/gtest/vhca/[^/]+", ("uses-vhca",)),
+    (r"vhca/.*", ("uses-vhca",)),
+    (r"cli/.*", ("uses-command", "uses-vhca")),
     (r"src/tools/.*", ("uses-command",)),
     (r"src/uct/sm/.*", ("uses-sm",)),
     (r"src/uct/tcp/.*", ("uses-tcp",)),
@@ -40,8 +44,7 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r"contrib/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
     (r"contrib/[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore", ("uses-tree",)),
 )]
-TEST_FOLDER = re.compile(r"(test/gtest/vhca/[a-z]+|test/gtest/(?!vhca/)[a-z]+|"
-                         r"test/(?!gtest/)[a-z]+)/")
+TEST_FOLDER = re.compile(r"(vhca/test/[a-z]+|test/gtest/[a-z]+|test/(?!gtest/)[a-z]+)/")
 
 PRODUCTS = {"uses-library", "uses-vhca", "uses-provider", "uses-command", "uses-examples",
             *(f"uses-{transport}" for transport in TRANSPORTS)}
@@ -99,7 +102,7 @@ def labels_of(path):
 
 def label_of_folder(folder):
     """As tw_label_folder() of cmake/TagwireParts.cmake."""
-    return "in-" + re.sub(r"^test/(gtest/)?", "", folder).replace("/", "-")
+    return "in-" + re.sub(r"^test/(gtest/)?|(?<=^vhca/)test/", "", folder).replace("/", "-")
 
 
 def needs(wanted, label):

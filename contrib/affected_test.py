@@ -28,9 +28,9 @@ CODE = {
     "src/uct/sm/sm.hpp": '#include "uct/base.hpp"\n',
     "src/uct/ib/verbs.hpp": "",
     "src/uct/ib/rc/rc.cc": '#include "uct/ib/verbs.hpp"\n',
-    "src/vhca/CMakeLists.txt": "set(services clock.cc\n  log.cc)\n"
-        "list(TRANSFORM services PREPEND ${PROJECT_SOURCE_DIR}/src/ucs/)\n",
-    "src/vhca/device.cc": "",
+    "vhca/CMakeLists.txt": "set(services clock.cc\n  log.cc)\n"
+        "list(TRANSFORM services PREPEND ${tw_tree}/src/ucs/)\n",
+    "vhca/device.cc": "",
     "src/tools/main.cc": "#include <tagwire.h>\n",
     "contrib/libfabric/cq.cc": "#include <tagwire.h>\n",
     "README.md": "",
@@ -162,7 +162,7 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(affected.judge(self.root, "HEAD").parts, ["sm", "tcp"])
 
     def test_changes_of_commits_count(self):
-        self.touch("src/vhca/device.cc")
+        self.touch("vhca/device.cc")
         self.commit()
         self.assertEqual(affected.judge(self.root, "HEAD~1").parts, ["vhca"])
         verdict = affected.judge(self.root, "HEAD")
@@ -220,7 +220,7 @@ class ThisTree(unittest.TestCase):
                             ("contrib/libfabric/cq.cc", ["provider"]),
                             ("src/tools/perf.cc", ["command"]),
                             ("src/ucs/config/config.cc", ["library", "vhca"]),
-                            ("src/vhca/core/packet.cc", ["vhca"])):
+                            ("vhca/core/packet.cc", ["vhca"])):
             self.assertEqual(self.parts_of(path), parts, path)
 
     def test_the_base_of_transports_touches_all_of_them(self):

@@ -4,11 +4,11 @@
 
 A block of code behind a line `<!-- file: PATH -->` must be the file of that path, to the letter. A
 link leads to a file of the tree, and its part behind the # to a heading there. Each page of docs/
-has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from
-docs/README.md, decisions apart, which have a list of their own. A value beside the name of a
-constant `TW_*`, and each sentence that tells one of the limits below, has the value of the headers;
-constants and calls that pages name are there. Each call of the messaging layer has an example for
-its manual page.
+and of a product's docs/ has its place in the tree of the HTML pages (docs/html/layout.xml) and is
+linked from docs/README.md, decisions apart, which have a list of their own. A value beside the name
+of a constant `TW_*`, and each sentence that tells one of the limits below, has the value of the
+headers; constants and calls that pages name are there. Each call of the messaging layer has an
+example for its manual page.
 """
 import re
 import sys
@@ -129,7 +129,7 @@ def unknown_names(root):
 
 
 def broken_links(root):
-    pages = [*root.glob("*.md"), *(page for folder in ("docs", "examples", "contrib")
+    pages = [*root.glob("*.md"), *(page for folder in ("docs", "examples", "contrib", "vhca")
                                    for page in (root / folder).rglob("*.md"))]
     for page in sorted(pages):
         for link in LINK.findall(page.read_text()):
@@ -149,7 +149,7 @@ def homeless_pages(root):
     front = root / "docs/README.md"
     linked = {(front.parent / link.partition("#")[0]).resolve()
               for link in LINK.findall(front.read_text())}
-    for page in sorted((root / "docs").rglob("*.md")):
+    for page in sorted([*(root / "docs").rglob("*.md"), *(root / "vhca/docs").rglob("*.md")]):
         name = page.relative_to(root)
         page_id = "md_" + re.sub(r"[/-]", "_", str(name.with_suffix("")))
         if f'"@ref {page_id}"' not in tree:

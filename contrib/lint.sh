@@ -41,10 +41,10 @@ changed_sources() {
     fi
     git diff --name-only --diff-filter=d "$base" -- '*.cc' '*.c' '*.hpp' | while read -r file; do
         case $file in
-            *.hpp) git grep -l "include \"${file#*/}\"" -- '*.cc' | head -1 ;;
+            *.hpp) git grep -lE "include \"(${file#*/}|$file)\"" -- '*.cc' | head -1 ;;
             *) echo "$file" ;;
         esac
-    done | sort -u | awk '/^(test|bench)\// { last = last $0 "\n"; next } { print }
+    done | sort -u | awk '/^((vhca\/)?test|bench)\// { last = last $0 "\n"; next } { print }
                           END { printf "%s", last }'
 }
 
@@ -76,7 +76,7 @@ check_code() {
 # faults the sanitizers see.
 look_at() {
     local less=()
-    [[ $1 != test/gtest/* ]] || less=(--checks='-clang-analyzer-*')
+    [[ $1 != test/gtest/* && $1 != vhca/test/* ]] || less=(--checks='-clang-analyzer-*')
     clang-tidy -p build/lint --quiet "${less[@]}" \
         --extra-arg=-Wno-unknown-warning-option "$1" 2> >(grep -v 'warnings generated' >&2)
 }
@@ -85,7 +85,7 @@ look_at() {
 check_unity() {
     local build
     for build in build/release/ build/*/; do
-        if compgen -G "$build/src/*/CMakeFiles/*.dir/Unity" >/dev/null; then
+        if compgen -G "$build/src/CMakeFiles/*.dir/Unity" >/dev/null; then
             python3 contrib/unity_names.py "$build" || fail unity_names.py
             return
         fi

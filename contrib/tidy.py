@@ -26,12 +26,16 @@ SCRIPTS = {".py", ".sh", ".cmake"}
 SCRIPT_NAMES = {"run", "CMakeLists.txt", "pre-commit"}
 TEXTS = {".md", ".json", ".in", ".map", ".txt"}
 
+# Where the library and the other products have their sources, and their tests theirs.
+SOURCES = ("src/", "vhca/", "cli/")
+TESTS = ("test/", "vhca/test/")
+
 # What may be named in certain places only: rule, pattern, where it may, whom the rule is about.
 CONFINED = [
-    ("infiniband", re.compile(r"#\s*include\s*<infiniband/"), ("src/uct/ib/", "src/vhca/"),
-     ("src/",)),
-    ("pmix", re.compile(r"#\s*include\s*<pmix"), ("src/bootstrap/",), ("src/",)),
-    ("getenv", re.compile(r"\b(secure_)?getenv\s*\("), ("src/ucs/config/",), ("src/",)),
+    ("infiniband", re.compile(r"#\s*include\s*<infiniband/"), ("src/uct/ib/", "vhca/"),
+     SOURCES),
+    ("pmix", re.compile(r"#\s*include\s*<pmix"), ("src/bootstrap/",), SOURCES),
+    ("getenv", re.compile(r"\b(secure_)?getenv\s*\("), ("src/ucs/config/",), SOURCES),
     ("mapping", re.compile(r"\b(memfd_create|shm_open|mmap|munmap|mremap)\s*\(|\bSCM_RIGHTS\b"),
      ("src/ucs/sys/",), ("src/ucs/", "src/uct/", "src/protocols/")),
 ]
@@ -81,6 +85,10 @@ class Finding:
 def code_of(line):
     """The line without `//` comments and without the text of string literals."""
     return re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//", 1)[0]
+
+
+def is_source(path):
+    return path.startswith(SOURCES) and not path.startswith(TESTS)
 
 
 def is_comment(line):
@@ -216,7 +224,7 @@ def leftovers(path, lines):
             yield Finding(path, number, "leftover", f"{match[0]}: do it, or open an issue")
         if match := CASE.search(line):
             yield Finding(path, number, "case-name", f"{match[2]}: a test case is in snake_case")
-        if path.startswith("test/") and DISABLED.search(line):
+        if path.startswith(TESTS) and DISABLED.search(line):
             yield Finding(path, number, "disabled-test", "a test runs or does not exist")
         if match := MACHINE_PATH.search(line):
             yield Finding(path, number, "machine-path", f"{match[0]}: a path of one machine")
@@ -224,7 +232,7 @@ def leftovers(path, lines):
 
 def confined(path, lines):
     for rule, pattern, allowed, scope in CONFINED:
-        if path.startswith(allowed) or not path.startswith(scope):
+        if path.startswith((*allowed, *TESTS)) or not path.startswith(scope):
             continue
         for number, line in enumerate(lines, 1):
             if pattern.search(code_of(line)):
@@ -232,30 +240,30 @@ def confined(path, lines):
 
 
 def file_name(path):
-    if path.startswith("test/gtest/") and re.search(r"/test_\w+\.cc$", path):
+    if path.startswith(("test/gtest/", "vhca/test/")) and re.search(r"/test_\w+\.cc$", path):
         yield Finding(path, 1, "file-name", "a source of tests is named NAME_test.cc")
 
 
 def header_kind(path):
     public = path.startswith(("src/ucs/", "src/uct/api/", "src/protocols/api/")) or (
-        path.count("/") == 1)
-    if path.startswith("src/") and path.endswith(".h") and not public:
+        path.startswith("src/") and path.count("/") == 1)
+    if is_source(path) and path.endswith(".h") and not public:
         yield Finding(path, 1, "header-kind", "*.h is a public C header; private ones are *.hpp")
 
 
 class Sync:
-    """Every ordered atomic operation in src carries a label, and every label has a partner."""
+    """Every ordered atomic operation of a product has a label, and every label has a partner."""
 
     def __init__(self):
         self.places = {}
 
     def check(self, path, lines):
-        if not path.startswith(("src/", "test/")):
+        if not path.startswith((*SOURCES, *TESTS)):
             return
         for number, line in enumerate(lines, 1):
             for label in SYNC.findall(line):
                 self.places.setdefault(label, []).append((path, number))
-            if path.startswith("src/"):
+            if is_source(path):
                 yield from self.check_line(path, lines, number)
 
     def check_line(self, path, lines, number):

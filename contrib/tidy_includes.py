@@ -15,7 +15,10 @@ MODULES = [
     ("src/uct/tcp", "tcp"),
     ("src/uct", "uct"),
     ("src/protocols", "protocols"),
-    ("src/vhca", "vhca"),
+    ("vhca/test", "test"),
+    ("vhca/launcher", "launcher"),
+    ("vhca", "vhca"),
+    ("cli", "cli"),
     ("src/bootstrap", "bootstrap"),
     ("src/tools", "tools"),
     ("contrib/libfabric", "libfabric"),
@@ -41,13 +44,15 @@ MAY_INCLUDE = {
     "tcp": {"ucs", "uct/api", "uct"},
     "protocols": {"ucs", "uct/api", "public"},
     "vhca": {"ucs"},
+    "launcher": {"cli"},
+    "cli": set(),
     "bootstrap": {"ucs", "public"},
-    "tools": PUBLIC_API,
+    "tools": PUBLIC_API | {"cli"},
     "examples": PUBLIC_API,
     "libfabric": PUBLIC_API,
     "bench": PUBLIC_API | TRANSPORTS | {"uct"},
 }
-# Of other modules these see public headers only.
+# Of the library these see public headers only.
 PUBLIC_ONLY = {"uct/api", "tools", "examples", "libfabric"}
 COMPOSITION_ROOT = "src/components.cc"  # above all of src
 
@@ -104,7 +109,7 @@ class Includes:
         target = self.resolve(path, name)
         if target is not None:
             yield from direction(path, target)
-        elif path.startswith("test/") or path in UCX_PROGRAMS:
+        elif module_of(path) == "test" or path in UCX_PROGRAMS:
             return
         elif name.startswith(("ucs/", "uct/", "ucp/")):
             # Debian's UCX headers have the same spelling and would be taken in silence.
@@ -113,9 +118,10 @@ class Includes:
             yield f"{name} is not a file of this tree; others in <>"
 
     def resolve(self, path, name):
-        """The tracked file that an include names: from src, a test root, or the own directory."""
-        for base in ("src", "test/gtest", "test", os.path.dirname(path)):
-            candidate = os.path.normpath(f"{base}/{name}")
+        """The tracked file that an include names: from src, the folder of the products, a test
+        root, or the own directory."""
+        for base in ("src", "", "test/gtest", "test", os.path.dirname(path)):
+            candidate = os.path.normpath(os.path.join(base, name))
             if candidate in self.files:
                 return candidate
         return None
@@ -134,7 +140,7 @@ def direction(path, target):
         return
     elif other not in MAY_INCLUDE[module]:
         yield f"{module} must not include {other}: {target}"
-    elif module in PUBLIC_ONLY and not is_public(target):
+    elif module in PUBLIC_ONLY and target.startswith("src/") and not is_public(target):
         yield f"{module} sees public headers only, not {target}"
 
 

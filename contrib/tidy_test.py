@@ -39,14 +39,17 @@ class Includes(unittest.TestCase):
                 ("src/uct/a.cc", "src/uct/sm/b.hpp"),
                 ("src/uct/sm/a.cc", "src/uct/ib/b.hpp"),
                 ("src/uct/ib/rc/a.cc", "src/uct/ib/dc/b.hpp"),
-                ("src/uct/ib/a.cc", "src/vhca/b.hpp"),
+                ("src/uct/ib/a.cc", "vhca/b.hpp"),
                 ("src/protocols/a.cc", "src/uct/b.hpp"),
                 ("src/protocols/a.cc", "src/uct/sm/b.hpp"),
                 ("src/ucs/a.cc", "src/protocols/b.hpp"),
                 ("src/uct/a.cc", "src/protocols/b.hpp"),
                 ("src/uct/sm/a.cc", "src/protocols/b.hpp"),
-                ("src/vhca/a.cc", "src/protocols/b.hpp"),
-                ("src/vhca/a.cc", "src/uct/api/uct.h")):
+                ("vhca/a.cc", "src/protocols/b.hpp"),
+                ("vhca/a.cc", "cli/failure.hpp"),
+                ("vhca/launcher/a.cc", "src/tagwire.h"),
+                ("cli/a.cc", "src/tagwire.h"),
+                ("vhca/a.cc", "src/uct/api/uct.h")):
             self.assertEqual(self.broken(includer, included), ["include"], (includer, included))
 
     def test_rooms_of_the_messaging_layer_look_down(self):
@@ -87,6 +90,14 @@ class Includes(unittest.TestCase):
     def test_tests_and_benchmarks_may_look_inside(self):
         self.assertEqual(self.broken("test/gtest/sm/a.cc", "src/uct/sm/b.hpp"), [])
         self.assertEqual(self.broken("bench/a.cc", "src/uct/sm/b.hpp"), [])
+        self.assertEqual(self.broken("vhca/test/face/a.cc", "vhca/engine/b.hpp"), [])
+
+    def test_a_product_sees_its_own_and_what_it_stands_on(self):
+        for includer, included in (("vhca/face/a.cc", "vhca/core/b.hpp"),
+                                   ("vhca/a.cc", "src/ucs/log/log.hpp"),
+                                   ("vhca/launcher/a.cc", "cli/failure.hpp"),
+                                   ("src/tools/a.cc", "cli/failure.hpp")):
+            self.assertEqual(self.broken(includer, included), [], (includer, included))
 
     def test_private_headers_do_not_end_in_h(self):
         self.assertEqual(rules({"src/uct/sm/a.h": ""}), ["header-kind"])

@@ -4,7 +4,7 @@
 
     contrib/ucx_gtest.py --gtest UCX_BUILD/test/gtest/gtest
 
-Needs a build of UCX with its tests (docs/reference/vhca-programs.md says how to make one, under
+Needs a build of UCX with its tests (vhca/docs/programs.md says how to make one, under
 "UCX's own tests") and a built launcher. The groups of tests, and the failures that are expected
 with their reasons, are in ucx_gtest_cases.py. A test that is skipped counts as not run. When the
 program crashes or hangs, the test that ran has failed, and the others are run by a new program.
@@ -186,7 +186,7 @@ def parse():
     parser.add_argument("--verbose", action="store_true", help="tell of each test at once")
     given = parser.parse_args()
     for path, build in (
-            (given.gtest, "build UCX with --enable-gtest, see docs/reference/vhca-programs.md"),
+            (given.gtest, "build UCX with --enable-gtest, see vhca/docs/programs.md"),
             (given.launcher, "build the target tagwire-vhca, or name one by --launcher")):
         if shutil.which(path) is None:
             raise NothingRun(f"{path} is no program: {build}")

@@ -25,7 +25,8 @@ from class_sizes import end_of, plain
 SHARING = set()
 
 # Where headers are found besides the folder of who includes them.
-HEADER_FOLDERS = ("src", "test/gtest", "test/gtest/contract", "contrib/libfabric", "test/libfabric")
+HEADER_FOLDERS = ("", "src", "test/gtest", "test/gtest/contract", "test/fuzz", "contrib/libfabric",
+                  "test/libfabric")
 
 UNITY_FILE = re.compile(r"/Unity/unity_\d+_\w+\.\w+$")
 UNITY_SOURCE = re.compile(r'^#include "([^"]+)"', re.M)

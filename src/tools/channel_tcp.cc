@@ -17,8 +17,8 @@
 #include <memory>
 #include <thread>
 
+#include "cli/failure.hpp"
 #include "tools/channel.hpp"
-#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::tools {

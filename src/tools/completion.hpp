@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/cli.hpp"
+#include "cli/command.hpp"
 
 namespace tagwire::tools {
 

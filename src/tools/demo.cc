@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/limits.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/perf.hpp"
 #include "tools/report.hpp"
 #include "tools/sizes.hpp"

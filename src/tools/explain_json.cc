@@ -3,8 +3,8 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "cli/json_file.hpp"
 #include "tools/explain.hpp"
-#include "tools/json_file.hpp"
 
 namespace tagwire::tools {
 namespace {

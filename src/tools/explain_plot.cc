@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/explain.hpp"
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 
 namespace tagwire::tools {
 namespace {

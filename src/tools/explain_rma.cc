@@ -11,10 +11,10 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/codec.hpp"
 #include "tools/explain.hpp"
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 #include "tools/msg_link.hpp"
 #include "tools/other_side.hpp"
 #include "tools/resources.hpp"

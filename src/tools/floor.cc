@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/link.hpp"
 
 namespace tagwire::tools {

@@ -3,7 +3,7 @@
 // Everything is gathered first, as a tree of named facts, then printed or written as JSON.
 #pragma once
 
-#include "tools/info_tree.hpp"
+#include "cli/info_tree.hpp"
 #include "tools/options.hpp"
 
 namespace tagwire::tools {

@@ -6,8 +6,8 @@
 
 #include <cstdio>
 
+#include "cli/failure.hpp"
 #include "tools/describe.hpp"
-#include "tools/failure.hpp"
 #include "tools/info.hpp"
 
 namespace tagwire::tools {

@@ -2,8 +2,8 @@
 // `tagwire info devices`: components, memory domains, transports with their capabilities, limits
 // and performance attributes, and what an interface and a connection to a peer process tell about
 // themselves.
+#include "cli/failure.hpp"
 #include "tools/describe.hpp"
-#include "tools/failure.hpp"
 #include "tools/info.hpp"
 #include "tools/limits.hpp"
 #include "tools/pinning.hpp"

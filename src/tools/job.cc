@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/labels.hpp"
 #include "tools/local_ranks.hpp"
 #include "tools/pinning.hpp"

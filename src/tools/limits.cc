@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {

@@ -6,7 +6,7 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "cli/failure.hpp"
 #include "tools/allocated.hpp"
-#include "tools/failure.hpp"
 #include "tools/link.hpp"
 
 namespace tagwire::tools {

@@ -16,8 +16,8 @@
 #include <fstream>
 #include <utility>
 
+#include "cli/failure.hpp"
 #include "tools/child.hpp"
-#include "tools/failure.hpp"
 #include "tools/pinning.hpp"
 
 namespace tagwire::tools {

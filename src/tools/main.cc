@@ -10,7 +10,7 @@
 #include <new>
 #include <string>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/info.hpp"
 #include "tools/options.hpp"
 #include "tools/report_run.hpp"
@@ -57,12 +57,8 @@ int run(int argc, char** argv, std::string* asked) {
         return run_launch(*line.launch);
     else if (line.completion)
         std::fputs(line.completion->c_str(), stdout);
-    else if (line.vhca_run)
-        return run_vhca_program(*line.vhca_run);
-    else if (line.vhca_inject)
-        inject_incident(*line.vhca_inject);
-    else if (line.vhca_info)
-        show_vhca(*line.vhca_info);
+    else if (line.vhca)
+        run_vhca(*line.vhca);
     return 0;
 }
 

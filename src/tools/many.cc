@@ -8,8 +8,8 @@
 #include <cstring>
 #include <optional>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/many_collective.hpp"
 #include "tools/many_traffic.hpp"
 #include "tools/pinning.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

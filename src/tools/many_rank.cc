@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/many_rank.hpp"
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/msg_link.hpp"
 
 namespace tagwire::tools {

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/local_ranks.hpp"
 #include "tools/many.hpp"
 #include "tools/stats.hpp"

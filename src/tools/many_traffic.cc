@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/pattern.hpp"
 #include "tools/sender.hpp"
 #include "tools/stats.hpp"

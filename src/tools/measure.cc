@@ -9,7 +9,7 @@
 #include <exception>
 #include <thread>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/huge_allocator.hpp"
 #include "tools/pattern.hpp"
 #include "tools/pinning.hpp"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/failure.hpp"
 #include "tools/channel.hpp"
-#include "tools/failure.hpp"
 #include "tools/job.hpp"
 #include "tools/pause.hpp"
 

@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/huge_allocator.hpp"
 #include "tools/msg_link.hpp"
 #include "tools/msg_memory.hpp"

@@ -5,9 +5,10 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "tools/cli.hpp"
+#include "cli/command.hpp"
+#include "cli/failure.hpp"
 #include "tools/completion.hpp"
-#include "tools/failure.hpp"
+#include "tools/vhca.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -298,6 +299,17 @@ void add_completion(const Command& app, std::string* shell) {
         .required();
 }
 
+/// The program tagwire-vhca takes the words behind it.
+constexpr const char* kVhca = "vhca";
+
+DescribedCommand described_with_vhca(const RootCommand& app) {
+    DescribedCommand all = app.describe();
+    for (DescribedCommand& one : all.commands)
+        if (one.name == kVhca)
+            one.commands = vhca_commands();
+    return all;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
@@ -310,7 +322,6 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     TuneArguments tune;
     ReportArguments report;
     SoakArguments soak;
-    VhcaArguments vhca;
     LaunchArguments launch;
     std::string shell;
     add_perf(app, &perf);
@@ -320,10 +331,14 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     add_report(app, &report);
     add_soak(app, &soak);
     const Command run = add_run(app, &launch);
-    const Command on_vhca = app.add_command("vhca", "Programs on the virtual HCA");
-    add_vhca_commands(on_vhca, &vhca);
+    app.add_command(kVhca, "Programs on the virtual HCA");
     add_completion(app, &shell);
     CommandLine line;
+    std::vector<std::string> words = words_of(argc, argv);
+    if (!words.empty() && words.front() == kVhca) {
+        line.vhca.emplace(words.begin() + 1, words.end());
+        return line;
+    }
     try {
         line.done = !app.parse(arguments_of(argc, argv, run));
     } catch (const UsageError&) {
@@ -340,7 +355,7 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
         launch.command = run.remaining();
         line.launch = launch;
     } else if (app.has_got("completion")) {
-        line.completion = completion_script(app.describe(), shell);
+        line.completion = completion_script(described_with_vhca(app), shell);
     } else if (app.has_got("info")) {
         line.info = info;
     } else if (app.has_got("explain")) {
@@ -353,12 +368,6 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
             line.report->command += (i == 0 ? "" : " ") + std::string(argv[i]);
     } else if (app.has_got("soak")) {
         line.soak = soak;
-    } else if (on_vhca.has_got("run")) {
-        line.vhca_run = vhca.run;
-    } else if (on_vhca.has_got("inject")) {
-        line.vhca_inject = vhca.inject;
-    } else {
-        line.vhca_info = vhca.info;
     }
     return line;
 }

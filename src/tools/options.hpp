@@ -12,7 +12,6 @@
 #include "tools/report_run.hpp"
 #include "tools/soak.hpp"
 #include "tools/tune.hpp"
-#include "tools/vhca_options.hpp"
 
 namespace tagwire::tools {
 
@@ -32,10 +31,8 @@ struct CommandLine {
     std::optional<ReportArguments> report;
     std::optional<SoakArguments> soak;
     std::optional<LaunchArguments> launch;
-    std::optional<std::string> completion;  // the script
-    std::optional<VhcaRunArguments> vhca_run;
-    std::optional<VhcaInjectArguments> vhca_inject;
-    std::optional<VhcaInfoArguments> vhca_info;
+    std::optional<std::string> completion;         // the script
+    std::optional<std::vector<std::string>> vhca;  // the words of tagwire-vhca
 };
 
 /// Throws UsageError. `*asked`, also then: the command whose --help explains it, "tagwire perf".

@@ -10,8 +10,8 @@
 #include <exception>
 #include <string>
 
+#include "cli/failure.hpp"
 #include "tools/child.hpp"
-#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 

@@ -11,8 +11,8 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "cli/failure.hpp"
 #include "tools/child.hpp"
-#include "tools/failure.hpp"
 #include "tools/pattern.hpp"
 #include "tools/pinning.hpp"
 #include "tools/session.hpp"

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "cli/failure.hpp"
 #include "tools/describe.hpp"
-#include "tools/failure.hpp"
 #include "tools/limits.hpp"
 #include "tools/many.hpp"
 #include "tools/pinning.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/perf.hpp"
 #include "tools/strangers.hpp"
 

@@ -2,7 +2,7 @@
 // Chooses the transport of a measurement.
 #include <algorithm>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/perf.hpp"
 #include "tools/resources.hpp"
 

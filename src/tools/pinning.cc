@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 

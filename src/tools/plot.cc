@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/program.hpp"
 
 namespace tagwire::tools {

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "cli/failure.hpp"
 #include "tools/child.hpp"
-#include "tools/failure.hpp"
 #include "tools/stats.hpp"
 
 namespace tagwire::tools {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/pinning.hpp"
 
 namespace tagwire::tools {

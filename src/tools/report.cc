@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {

@@ -11,7 +11,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/pinning.hpp"
 
 namespace tagwire::tools {

@@ -11,8 +11,8 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/report.hpp"
 
 namespace tagwire::tools {

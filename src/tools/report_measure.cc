@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/stats.hpp"
 
 namespace tagwire::tools {

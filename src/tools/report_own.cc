@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/program.hpp"
 #include "tools/resources.hpp"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "tools/environment.hpp"
-#include "tools/failure.hpp"
+#include "cli/environment.hpp"
+#include "cli/failure.hpp"
 #include "tools/program.hpp"
 #include "tools/sizes.hpp"
 #include "tools/stats.hpp"

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/explain.hpp"
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report_facts.hpp"
 #include "tools/report_measure.hpp"

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/program.hpp"
 
 namespace tagwire::tools {

@@ -5,8 +5,8 @@
 
 #include <string_view>
 
+#include "cli/failure.hpp"
 #include "tools/describe.hpp"
-#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

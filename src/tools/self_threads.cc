@@ -6,7 +6,7 @@
 #include <latch>
 #include <thread>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/loops.hpp"
 #include "tools/measure.hpp"
 #include "tools/msg_link.hpp"

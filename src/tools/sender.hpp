@@ -18,7 +18,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/link.hpp"
 #include "tools/memory.hpp"
 #include "tools/pattern.hpp"

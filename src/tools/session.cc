@@ -5,7 +5,7 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/pattern.hpp"
 #include "tools/pinning.hpp"
 

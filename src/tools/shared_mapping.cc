@@ -10,7 +10,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

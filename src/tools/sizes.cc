@@ -4,7 +4,7 @@
 #include <bit>
 #include <charconv>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/msg_link.hpp"
 #include "tools/other_side.hpp"
 #include "tools/pattern.hpp"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/pattern.hpp"
 #include "tools/soak.hpp"
 

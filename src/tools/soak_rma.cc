@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/loops.hpp"
 #include "tools/pattern.hpp"
 

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "cli/failure.hpp"
 #include "tools/child.hpp"
-#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "tools/perf.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/report.hpp"
 #include "tools/sizes.hpp"
 

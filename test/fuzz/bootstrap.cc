@@ -151,6 +151,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"bootstrap", prepare, run_input};
+extern const Target kTarget{"bootstrap", prepare, run_input};
 
 }  // namespace tagwire::fuzz::bootstrap_fuzz

@@ -65,6 +65,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"config", nullptr, run_input};
+extern const Target kTarget{"config", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::config_fuzz

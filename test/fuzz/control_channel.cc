@@ -3,10 +3,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/failure.hpp"
 #include "input.hpp"
 #include "target.hpp"
 #include "tools/channel.hpp"
-#include "tools/failure.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::fuzz::control_channel_fuzz {
@@ -72,6 +72,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"control_channel", nullptr, run_input};
+extern const Target kTarget{"control_channel", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::control_channel_fuzz

@@ -66,6 +66,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"dc_messages", prepare, run_input};
+extern const Target kTarget{"dc_messages", prepare, run_input};
 
 }  // namespace tagwire::fuzz::dc_messages_fuzz

@@ -51,6 +51,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"ib_address", nullptr, run_input};
+extern const Target kTarget{"ib_address", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::ib_address_fuzz

@@ -85,6 +85,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"msg_address", nullptr, run_input};
+extern const Target kTarget{"msg_address", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::msg_address_fuzz

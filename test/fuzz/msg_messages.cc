@@ -125,6 +125,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"msg_messages", prepare, run_input};
+extern const Target kTarget{"msg_messages", prepare, run_input};
 
 }  // namespace tagwire::fuzz::msg_messages_fuzz

@@ -21,6 +21,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"msg_script", prepare, run_input};
+extern const Target kTarget{"msg_script", prepare, run_input};
 
 }  // namespace tagwire::fuzz::msg_script_fuzz

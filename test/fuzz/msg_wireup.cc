@@ -35,6 +35,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"msg_wireup", prepare, run_input};
+extern const Target kTarget{"msg_wireup", prepare, run_input};
 
 }  // namespace tagwire::fuzz::msg_wireup_fuzz

@@ -45,6 +45,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"rc_messages", prepare, run_input};
+extern const Target kTarget{"rc_messages", prepare, run_input};
 
 }  // namespace tagwire::fuzz::rc_messages_fuzz

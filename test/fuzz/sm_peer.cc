@@ -178,6 +178,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"sm_peer", nullptr, run_input};
+extern const Target kTarget{"sm_peer", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::sm_peer_fuzz

@@ -72,6 +72,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"sm_wire", nullptr, run_input};
+extern const Target kTarget{"sm_wire", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::sm_wire_fuzz

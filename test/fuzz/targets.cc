@@ -6,21 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "target.hpp"
-
 namespace tagwire::fuzz {
 namespace {
-
-constexpr const Target* kTargets[] = {
-    &bootstrap_fuzz::kTarget,    &config_fuzz::kTarget,      &control_channel_fuzz::kTarget,
-    &ib_address_fuzz::kTarget,   &msg_address_fuzz::kTarget, &msg_messages_fuzz::kTarget,
-    &msg_script_fuzz::kTarget,   &sm_peer_fuzz::kTarget,     &sm_wire_fuzz::kTarget,
-    &tcp_stream_fuzz::kTarget,   &ud_packets_fuzz::kTarget,
-#ifdef TAGWIRE_FUZZ_VHCA
-    &dc_messages_fuzz::kTarget,  &msg_wireup_fuzz::kTarget,  &rc_messages_fuzz::kTarget,
-    &vhca_packets_fuzz::kTarget, &vhca_shm_fuzz::kTarget,    &vhca_wqe_fuzz::kTarget,
-#endif
-};
 
 constexpr std::string_view kFlag = "--target=";
 
@@ -33,13 +20,13 @@ void choose_target(int argc, char** argv) {
         const std::string_view word = argv[i];
         if (!word.starts_with(kFlag))
             continue;
-        for (const Target* target : kTargets)
+        for (const Target* target : all_targets())
             if (word.substr(kFlag.size()) == target->name)
                 chosen = target;
     }
     if (chosen == nullptr) {
         std::fprintf(stderr, "usage: --target=NAME ..., where NAME is one of");
-        for (const Target* target : kTargets)
+        for (const Target* target : all_targets())
             std::fprintf(stderr, " %s", target->name);
         std::fprintf(stderr, "\n");
         std::exit(2);

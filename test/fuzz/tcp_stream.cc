@@ -145,6 +145,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"tcp_stream", nullptr, run_input};
+extern const Target kTarget{"tcp_stream", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::tcp_stream_fuzz

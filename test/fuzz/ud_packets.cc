@@ -219,6 +219,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"ud_packets", nullptr, run_input};
+extern const Target kTarget{"ud_packets", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::ud_packets_fuzz

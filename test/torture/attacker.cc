@@ -15,7 +15,7 @@
 namespace tagwire::torture {
 namespace {
 
-// docs/internals/formats/shared-memory.md and docs/internals/formats/vhca.md
+// docs/internals/formats/shared-memory.md and vhca/docs/formats.md
 constexpr std::uint32_t kSmMagic = 0x74777031;
 constexpr std::uint32_t kSmVersion = 4;
 constexpr std::uint32_t kVhcaMagic = 0x61637677;

@@ -31,7 +31,7 @@ extern "C" [[gnu::visibility("default")]] int tagwire_vhca_query_tm(ibv_context*
 
 /// Makes the device of `context` meet an incident, for all contexts of this process:
 /// "device-fatal", "port-down", "port-up", "lid-change", "gid-change", "pkey-change", "sm-change",
-/// "reregister" or "srq-error" (docs/how-to/vhca.md). Any thread. 0, or an errno value: EINVAL for
+/// "reregister" or "srq-error" (vhca/README.md). Any thread. 0, or an errno value: EINVAL for
 /// a name that is none, EIO when the device is dead.
 extern "C" [[gnu::visibility("default")]] int tagwire_vhca_inject(ibv_context* context,
                                                                   const char* incident);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca info`: the device, its parameters, and where its libraries are. The library
+// `tagwire-vhca info`: the device, its parameters, and where its libraries are. The library
 // describes itself; this program knows nothing of verbs.
 #include <cstdio>
 #include <cstring>
 
-#include "tools/failure.hpp"
-#include "tools/info_tree.hpp"
-#include "tools/vhca.hpp"
-#include "tools/vhca_library.hpp"
+#include "cli/failure.hpp"
+#include "cli/info_tree.hpp"
+#include "vhca/launcher/launcher.hpp"
+#include "vhca/launcher/library.hpp"
 
 namespace tagwire::tools {
 namespace {

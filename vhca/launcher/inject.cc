@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca inject`: an incident for a virtual device of a process that runs.
+// `tagwire-vhca inject`: an incident for a virtual device of a process that runs.
 #include <cerrno>
 #include <cstring>
 #include <string>
 
-#include "tools/failure.hpp"
-#include "tools/vhca.hpp"
-#include "tools/vhca_library.hpp"
+#include "cli/failure.hpp"
+#include "vhca/launcher/launcher.hpp"
+#include "vhca/launcher/library.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca`: programs on the virtual HCA.
+// The commands of `tagwire-vhca`: programs on the virtual HCA.
 //
 // The libraries are no part of libtagwire: they are found relative to this program, in the build
 // tree and in an installed one, and are looked at with dlopen() only.
@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tools/vhca_options.hpp"
+#include "vhca/launcher/options.hpp"
 
 namespace tagwire::tools {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libtagwire-vhca.so, loaded for a question. Its functions are those of src/vhca/face/api.hpp.
+// libtagwire-vhca.so, loaded for a question. Its functions are those of vhca/face/api.hpp.
 #pragma once
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/vhca_options.hpp"
+#include "vhca/launcher/options.hpp"
 
+#include <cerrno>
 #include <climits>
+#include <string_view>
 
+#include "cli/command.hpp"
+#include "cli/described_json.hpp"
+#include "cli/failure.hpp"
 #include "tagwire_version.h"
-#include "tools/cli.hpp"
-#include "tools/failure.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -101,8 +104,13 @@ void add_device_options(const Command& run, VhcaRunArguments* arguments) {
     }
 }
 
-}  // namespace
+struct VhcaArguments {
+    VhcaRunArguments run;
+    VhcaInjectArguments inject;
+    VhcaInfoArguments info;
+};
 
+/// Gives `app` its subcommands run, inject and info. `*arguments` outlives it.
 void add_vhca_commands(const Command& app, VhcaArguments* arguments) {
     app.require_command();
     const Command run = app.add_command(
@@ -140,14 +148,31 @@ void add_vhca_commands(const Command& app, VhcaArguments* arguments) {
         .type_name("FILE");
 }
 
+}  // namespace
+
+std::string command_name() {
+    const std::string_view name = program_invocation_short_name;
+    return name == "tagwire vhca" ? std::string(name) : "tagwire-vhca";
+}
+
+std::string program_name() {
+    const std::string name = command_name();
+    return name.substr(0, name.find(' '));
+}
+
 VhcaCommandLine parse_vhca_command_line(int argc, char** argv, std::string* asked) {
-    const RootCommand app("tagwire-vhca", "tagwire-vhca: test RDMA programs without a card",
+    const RootCommand app(command_name(), "tagwire-vhca: test RDMA programs without a card",
                           "tagwire-vhca " TAGWIRE_VERSION_STRING);
     VhcaArguments arguments;
     add_vhca_commands(app, &arguments);
     VhcaCommandLine line;
+    const std::vector<std::string> words = words_of(argc, argv);
+    if (words == std::vector<std::string>{"--describe"}) {
+        line.description = to_json(app.describe());
+        return line;
+    }
     try {
-        if (!app.parse(words_of(argc, argv)))
+        if (!app.parse(words))
             return line;
         *asked = app.asked();
     } catch (const UsageError&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The subcommands of `tagwire vhca`, and the command line of `tagwire-vhca`, which has the same.
+// The command line of `tagwire-vhca`.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "tools/cli.hpp"
+#include "cli/command.hpp"
 
 namespace tagwire::tools {
 
-/// `tagwire vhca run`
+/// `tagwire-vhca run`
 struct VhcaRunArguments {
     /// The libraries that the program uses: libibverbs and libmlx5 are the virtual HCA's, or the
     /// system's, above a kernel which has it.
@@ -21,32 +21,31 @@ struct VhcaRunArguments {
     std::vector<std::pair<std::string, std::string>> settings;
 };
 
-/// `tagwire vhca info`
+/// `tagwire-vhca info`
 struct VhcaInfoArguments {
     std::string json;  // file, "-" or empty
 };
 
-/// `tagwire vhca inject`
+/// `tagwire-vhca inject`
 struct VhcaInjectArguments {
     unsigned process = 0;
     std::string incident;
     unsigned device = 0;  // its index
 };
 
-struct VhcaArguments {
-    VhcaRunArguments run;
-    VhcaInjectArguments inject;
-    VhcaInfoArguments info;
-};
+/// "tagwire-vhca", or "tagwire vhca" where `tagwire` has started this program.
+std::string command_name();
 
-/// Gives `app` its subcommands run, inject and info. `*arguments` outlives it.
-void add_vhca_commands(const Command& app, VhcaArguments* arguments);
+/// Its first word, with which messages begin.
+std::string program_name();
 
 /// Without any, help or the version was printed.
 struct VhcaCommandLine {
     std::optional<VhcaRunArguments> run;
     std::optional<VhcaInjectArguments> inject;
     std::optional<VhcaInfoArguments> info;
+    /// The output of --describe, which `tagwire completion` asks for.
+    std::optional<std::string> description;
 };
 
 /// Reads that of `tagwire-vhca`. Throws UsageError; `*asked`, also then, is the command whose

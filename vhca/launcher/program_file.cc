@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/program_file.hpp"
+#include "vhca/launcher/program_file.hpp"
 
 #include <elf.h>
 #include <fcntl.h>

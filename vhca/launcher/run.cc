@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA,
+// `tagwire-vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA,
 // or the system's above the virtual HCA.
 #include <limits.h>
 #include <unistd.h>
@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/failure.hpp"
-#include "tools/program_file.hpp"
-#include "tools/vhca.hpp"
-#include "tools/vhca_library.hpp"
+#include "cli/failure.hpp"
+#include "vhca/launcher/launcher.hpp"
+#include "vhca/launcher/library.hpp"
+#include "vhca/launcher/program_file.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -86,7 +86,7 @@ class Environment {
 
 VhcaLibraries find_vhca_libraries() {
     const std::string here = own_folder();
-    for (const char* folder : {"/../lib/vhca", "/" TAGWIRE_TOOLS_BIN_TO_LIB "/tagwire-vhca"}) {
+    for (const char* folder : {"/../lib/vhca", "/" TAGWIRE_VHCA_BIN_TO_LIB "/tagwire-vhca"}) {
         char real[PATH_MAX];
         if (realpath((here + folder).c_str(), real) == nullptr)
             continue;
@@ -103,7 +103,7 @@ VhcaLibraries find_vhca_libraries() {
     }
     throw Failure(
         "the virtual HCA's libraries are not there: looked for ../lib/vhca "
-        "and " TAGWIRE_TOOLS_BIN_TO_LIB "/tagwire-vhca from " +
+        "and " TAGWIRE_VHCA_BIN_TO_LIB "/tagwire-vhca from " +
         here + "; is the package tagwire-vhca installed, or was this built without it?");
 }
 
@@ -180,7 +180,7 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
     const std::vector<char*> envp = environment.pointers();
     execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
-    std::fprintf(stderr, "%s: cannot start %s: %s\n", program_invocation_short_name, argv[0],
+    std::fprintf(stderr, "%s: cannot start %s: %s\n", program_name().c_str(), argv[0],
                  std::strerror(error));
     return error == ENOENT ? 127 : 126;
 }

@@ -10,8 +10,8 @@
 #include <optional>
 #include <random>
 
+#include "common/child.hpp"
 #include "protocols/fixture.hpp"
-#include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -10,11 +10,11 @@
 #include <new>
 #include <string_view>
 
+#include "common/child.hpp"
 #include "common/network.hpp"
 #include "common/skip.hpp"
 #include "protocols/crowded_rank.hpp"
 #include "protocols/victim.hpp"
-#include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/child.hpp"
 #include "protocols/victim.hpp"
-#include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -6,9 +6,9 @@
 #include <array>
 #include <string>
 
+#include "common/child.hpp"
 #include "protocols/rma_pair.hpp"
 #include "protocols/victim.hpp"
-#include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {

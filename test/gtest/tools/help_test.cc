@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cli/help.hpp"
 #include "command.hpp"
-#include "tools/help.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::test {

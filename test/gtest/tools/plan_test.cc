@@ -2,7 +2,7 @@
 // Every wrong option of `tagwire perf` is refused with its name and what it takes.
 #include <gtest/gtest.h>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 #include "tools/limits.hpp"
 #include "tools/perf.hpp"
 #include "tools/resources.hpp"

@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
+#include "cli/failure.hpp"
 #include "common/skip.hpp"
-#include "tools/failure.hpp"
 #include "tools/program.hpp"
 
 namespace tagwire::tools {

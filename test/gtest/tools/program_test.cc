@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::tools {
 namespace {

@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
+#include "cli/failure.hpp"
+#include "cli/json_file.hpp"
 #include "common/skip.hpp"
-#include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 #include "tools/program.hpp"
 #include "tools/report.hpp"
 #include "tools/report_measure.hpp"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <rdma/ib_user_sa.h>
 
-#include "vhca/cm/cm_world.hpp"
+#include "vhca/test/cm/cm_world.hpp"
 
 namespace tagwire::vhca::cm {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections from request to time wait, over a wire that may lose and repeat messages.
-#include "vhca/cm/cm_world.hpp"
 #include "vhca/engine/fault_handler.hpp"
+#include "vhca/test/cm/cm_world.hpp"
 
 namespace tagwire::vhca::cm {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Unreliable connections and datagrams: lost packets are lost silently.
 #include "vhca/core/packet.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "common/seeds.hpp"
-#include "vhca/core/dc_world.hpp"
+#include "vhca/test/core/dc_world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // DC sessions between DCIs and a DCT: how they are opened, closed and forgotten; streams.
-#include "vhca/core/dc_world.hpp"
+#include "vhca/test/core/dc_world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tag matching on a DCT: what came from DCIs is matched like what comes through reliable
 // connections, and a rendezvous is read from the DCT that its header names.
-#include "vhca/core/dc_world.hpp"
-#include "vhca/core/tag_world.hpp"
+#include "vhca/test/core/dc_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
 
 namespace tagwire::vhca {
 

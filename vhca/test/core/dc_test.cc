@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // DCI and DCT: states, operations, changing targets, errors and recovery.
-#include "vhca/core/dc_world.hpp"
+#include "vhca/test/core/dc_world.hpp"
 
 namespace tagwire::vhca {
 

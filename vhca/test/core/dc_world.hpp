@@ -7,7 +7,7 @@
 #include "vhca/core/dc_initiator.hpp"
 #include "vhca/core/dc_target.hpp"
 #include "vhca/core/packet.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Errors on a reliable connection, and how they are reported to either side.
 #include "vhca/core/packet.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A device that dies, a port that loses its cable, SRQs that fail.
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Regions that have no memory of their own: their bytes are those of others.
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

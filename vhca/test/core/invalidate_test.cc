@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SEND with invalidate: the peer takes back the key of a region.
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ibv_modify_qp(3): which transitions there are, and what each of them needs.
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

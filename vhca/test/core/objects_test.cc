@@ -3,7 +3,7 @@
 #include <set>
 
 #include "vhca/core/number_table.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

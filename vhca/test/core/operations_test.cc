@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

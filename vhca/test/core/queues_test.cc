@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Send, receive and shared receive queues: posting, room, order.
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -2,7 +2,7 @@
 // RDMA reads whose data is placed in any order.
 #include <algorithm>
 
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

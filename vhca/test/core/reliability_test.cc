@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "common/seeds.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

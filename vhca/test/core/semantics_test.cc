@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rules of a reliable connection that more than one part has a share in.
 #include "vhca/core/packet.hpp"
-#include "vhca/core/tag_world.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/tag_world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

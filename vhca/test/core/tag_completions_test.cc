@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completions of messages to a tag-matching SRQ, in every form.
 #include "vhca/core/packet.hpp"
-#include "vhca/core/tag_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
 
 namespace tagwire::vhca {
 

@@ -9,7 +9,7 @@
 #include <deque>
 
 #include "common/seeds.hpp"
-#include "vhca/core/tag_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations on the list of a tag-matching SRQ: completions, limits, order, and the agreement on
 // unexpected messages.
-#include "vhca/core/tag_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
 
 namespace tagwire::vhca {
 

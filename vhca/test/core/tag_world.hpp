@@ -3,7 +3,7 @@
 #pragma once
 
 #include "vhca/core/tm_header.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

@@ -3,7 +3,7 @@
 // once, receives fetched from a source, queue space accounted for outside the core, NOP requests.
 #include <deque>
 
-#include "vhca/core/tag_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
 
 namespace tagwire::vhca {
 

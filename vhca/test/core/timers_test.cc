@@ -4,7 +4,7 @@
 #include <set>
 
 #include "vhca/core/packet.hpp"
-#include "vhca/core/world.hpp"
+#include "vhca/test/core/world.hpp"
 
 namespace tagwire::vhca {
 

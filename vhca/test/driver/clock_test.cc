@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-#include "vhca/driver/devx_program.hpp"
+#include "vhca/test/driver/devx_program.hpp"
 
 namespace tagwire::vhca::driver::test {
 namespace {

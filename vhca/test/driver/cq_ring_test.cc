@@ -5,9 +5,9 @@
 #include <cerrno>
 
 #include "ucs/sys/fd.hpp"
-#include "vhca/core/world.hpp"
-#include "vhca/driver/program.hpp"
 #include "vhca/engine/fault_handler.hpp"
+#include "vhca/test/core/world.hpp"
+#include "vhca/test/driver/program.hpp"
 
 namespace tagwire::vhca::driver {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queue entries as libmlx5 reads them.
-#include "vhca/driver/program.hpp"
+#include "vhca/test/driver/program.hpp"
 
 namespace tagwire::vhca::driver {
 

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "vhca/driver/devx_queues.hpp"
+#include "vhca/test/driver/devx_queues.hpp"
 
 namespace tagwire::vhca::driver::test {
 namespace {

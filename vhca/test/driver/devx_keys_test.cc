@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <string>
 
-#include "vhca/driver/devx_program.hpp"
+#include "vhca/test/driver/devx_program.hpp"
 
 namespace tagwire::vhca::driver::test {
 namespace {

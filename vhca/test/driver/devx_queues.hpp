@@ -5,7 +5,7 @@
 #include <atomic>
 #include <functional>
 
-#include "vhca/driver/devx_program.hpp"
+#include "vhca/test/driver/devx_program.hpp"
 
 namespace tagwire::vhca::driver::test {
 

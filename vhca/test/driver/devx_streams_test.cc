@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Streams of a DCI that are reset by a command of the device, through the genuine libmlx5.
-#include "vhca/driver/devx_program.hpp"
+#include "vhca/test/driver/devx_program.hpp"
 
 namespace tagwire::vhca::driver::test {
 namespace {

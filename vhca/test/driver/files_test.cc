@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "vhca/driver/devx_program.hpp"
+#include "vhca/test/driver/devx_program.hpp"
 
 namespace tagwire::vhca::driver::test {
 namespace {

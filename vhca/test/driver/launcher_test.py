@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`tagwire vhca run --driver mlx5`: the system's own libraries, over files that do not exist."""
+"""`tagwire-vhca run --driver mlx5`: the system's own libraries, over files that do not exist."""
 import os
 import shutil
 import signal
@@ -25,7 +25,7 @@ class Driver(unittest.TestCase):
         os.mkdir(self.runtime, 0o700)
 
     def words(self, *words):
-        return [LAUNCHER, "vhca", "run", "--driver", "mlx5", *words]
+        return [LAUNCHER, "run", "--driver", "mlx5", *words]
 
     def environment(self, **more):
         return {**os.environ, "XDG_RUNTIME_DIR": self.runtime, **more}
@@ -93,7 +93,7 @@ class Driver(unittest.TestCase):
         self.assertIn("no-such-program-here", done.stderr)
 
     def test_unknown_driver_is_wrong_usage(self):
-        done = subprocess.run([LAUNCHER, "vhca", "run", "--driver", "efa", "--", "true"],
+        done = subprocess.run([LAUNCHER, "run", "--driver", "efa", "--", "true"],
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, 2)
 

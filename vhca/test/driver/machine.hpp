@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "vhca/core/world.hpp"
-#include "vhca/driver/program.hpp"
+#include "vhca/test/core/world.hpp"
+#include "vhca/test/driver/program.hpp"
 
 namespace tagwire::vhca::driver {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives that a program posted: in a ring, and in the list of an SRQ.
-#include "vhca/driver/program.hpp"
+#include "vhca/test/driver/program.hpp"
 
 namespace tagwire::vhca::driver {
 

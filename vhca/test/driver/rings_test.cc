@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages from entry to entry: posted as libmlx5 does, carried out by the device, polled.
-#include "vhca/core/dc_world.hpp"
-#include "vhca/core/tag_world.hpp"
-#include "vhca/driver/machine.hpp"
+#include "vhca/test/core/dc_world.hpp"
+#include "vhca/test/core/tag_world.hpp"
+#include "vhca/test/driver/machine.hpp"
 
 namespace tagwire::vhca::driver {
 

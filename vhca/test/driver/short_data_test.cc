@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Short data come within the completion, and the genuine libmlx5 puts them where they belong when
 // the program polls.
-#include "vhca/driver/devx_queues.hpp"
+#include "vhca/test/driver/devx_queues.hpp"
 
 namespace tagwire::vhca::driver::test {
 

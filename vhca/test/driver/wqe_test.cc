@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Work queue entries: what each form asks for, and what is refused.
-#include "vhca/driver/program.hpp"
+#include "vhca/test/driver/program.hpp"
 
 namespace tagwire::vhca::driver {
 

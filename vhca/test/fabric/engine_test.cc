@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "vhca/child.hpp"
-#include "vhca/fabric/host.hpp"
+#include "common/child.hpp"
+#include "vhca/test/fabric/host.hpp"
 
 namespace tagwire::test {
 namespace {

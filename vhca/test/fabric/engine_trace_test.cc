@@ -7,9 +7,9 @@
 #include <fstream>
 #include <regex>
 
-#include "vhca/child.hpp"
-#include "vhca/fabric/host.hpp"
-#include "vhca/fabric/pcap_file.hpp"
+#include "common/child.hpp"
+#include "vhca/test/fabric/host.hpp"
+#include "vhca/test/fabric/pcap_file.hpp"
 
 namespace tagwire::test {
 namespace {

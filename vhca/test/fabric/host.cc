@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "vhca/fabric/host.hpp"
+#include "vhca/test/fabric/host.hpp"
 
 #include <endian.h>
 #include <unistd.h>

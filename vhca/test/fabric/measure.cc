@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ucs/time/clock.hpp"
-#include "vhca/fabric/host.hpp"
+#include "vhca/test/fabric/host.hpp"
 
 namespace tagwire::test {
 namespace {

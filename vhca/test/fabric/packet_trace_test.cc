@@ -11,9 +11,9 @@
 #include <chrono>
 #include <thread>
 
-#include "vhca/child.hpp"
+#include "common/child.hpp"
 #include "vhca/core/packet.hpp"
-#include "vhca/fabric/pcap_file.hpp"
+#include "vhca/test/fabric/pcap_file.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "vhca/core/packet.hpp"
-#include "vhca/fabric/host.hpp"
+#include "vhca/test/fabric/host.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <string>
 
-#include "vhca/fabric/host.hpp"
+#include "vhca/test/fabric/host.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <optional>
 
-#include "vhca/child.hpp"
-#include "vhca/face/fixture.hpp"
+#include "common/child.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "vhca/face/extension.hpp"
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

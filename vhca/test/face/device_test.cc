@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/built.hpp"
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -2,7 +2,7 @@
 // Two devices in one process: each has its own address, keys and objects, and all reach each other.
 #include <cerrno>
 
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

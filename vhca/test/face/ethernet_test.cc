@@ -3,7 +3,7 @@
 // with TAGWIRE_VHCA_LINK_LAYER=ethernet, TAGWIRE_VHCA_PORTS=2 and TAGWIRE_VHCA_GIDS=3.
 #include <cerrno>
 
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 #include <unistd.h>
 

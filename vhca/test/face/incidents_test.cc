@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "vhca/face/extension.hpp"
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

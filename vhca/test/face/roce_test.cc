@@ -2,7 +2,7 @@
 // The device as a RoCE port: over UDP. The program runs with TAGWIRE_VHCA_FABRIC=udp.
 #include <cerrno>
 
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 // Exported, and declared for providers only.
 extern "C" int ibv_read_sysfs_file(const char* directory, const char* file, char* out,

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs programs nobody here wrote on the virtual HCA, unmodified, and asks for exit status 0.
 
-    thirdparty.py --list                         tier (quick, full or nightly) of each case, whether
-                                                 it has to run alone or may beside others, its name
-    thirdparty.py --launcher tagwire CASE...     runs them; status 0 if all passed, 77 if all that
-                                                 did not pass lack their program
-    thirdparty.py --launcher tagwire --table     runs all; prints the tables of
-                                                 docs/reference/vhca-programs.md
+    thirdparty.py --list                            tier (quick, full or nightly) of each case,
+                                                    whether it has to run alone or may beside
+                                                    others, its name
+    thirdparty.py --launcher tagwire-vhca CASE...   runs them; status 0 if all passed, 77 if all
+                                                    that did not pass lack their program
+    thirdparty.py --launcher tagwire-vhca --table   runs all; prints the tables of
+                                                    vhca/docs/programs.md
 
 --jobs N runs N cases at a time.
 

@@ -132,7 +132,7 @@ class Side:
         address = ["--address", own_address(number)] if "udp" in case.options else []
         options = [*case.options, *address]
         self.process = subprocess.Popen(
-            [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
+            [launcher, "run", *options, "--", *words], stdin=subprocess.DEVNULL,
             stdout=self.out, stderr=subprocess.STDOUT,
             env={**os.environ, **COMMON, **case.environment},
             start_new_session=True, preexec_fn=die_with_parent)

@@ -2,7 +2,7 @@
 // Messages through ibv_post_* and ibv_poll_cq, for each transport.
 #include <cerrno>
 
-#include "vhca/face/fixture.hpp"
+#include "vhca/test/face/fixture.hpp"
 
 namespace tagwire::test {
 namespace {

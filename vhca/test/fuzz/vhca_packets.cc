@@ -97,6 +97,6 @@ void run_input(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-const Target kTarget{"vhca_packets", nullptr, run_input};
+extern const Target kTarget{"vhca_packets", nullptr, run_input};
 
 }  // namespace tagwire::fuzz::vhca_packets_fuzz

@@ -14,7 +14,7 @@
 #include "uct/ib/codes.hpp"
 #include "uct/ib/dc/dc_refusal.hpp"
 
-/// As docs/how-to/vhca.md has it: what the virtual HCA tells and rdma-core does not.
+/// As vhca/README.md has it: what the virtual HCA tells and rdma-core does not.
 struct tagwire_vhca_tm_caps {
     std::uint32_t flags;
 };
