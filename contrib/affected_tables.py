@@ -25,7 +25,7 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r".*\.md|LICENSE|docs/.*", ("uses-documents",)),
     (r"vhca/.*", ("uses-vhca",)),
     (r"cli/.*", ("uses-command", "uses-vhca")),
-    (r"src/tools/.*", ("uses-command",)),
+    (r"tools/.*", ("uses-command",)),
     (r"src/uct/sm/.*", ("uses-sm",)),
     (r"src/uct/tcp/.*", ("uses-tcp",)),
     (r"src/uct/ib/rc/.*", ("uses-rc",)),
@@ -44,7 +44,8 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r"contrib/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
     (r"contrib/[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore", ("uses-tree",)),
 )]
-TEST_FOLDER = re.compile(r"(vhca/test/[a-z]+|test/gtest/[a-z]+|test/(?!gtest/)[a-z]+)/")
+TEST_FOLDER = re.compile(r"(vhca/test/[a-z]+|tools/test|test/gtest/[a-z]+|"
+                         r"test/(?!gtest/)[a-z]+)/")
 
 PRODUCTS = {"uses-library", "uses-vhca", "uses-provider", "uses-command", "uses-examples",
             *(f"uses-{transport}" for transport in TRANSPORTS)}
@@ -102,7 +103,7 @@ def labels_of(path):
 
 def label_of_folder(folder):
     """As tw_label_folder() of cmake/TagwireParts.cmake."""
-    return "in-" + re.sub(r"^test/(gtest/)?|(?<=^vhca/)test/", "", folder).replace("/", "-")
+    return "in-" + re.sub(r"^test/(gtest/)?|(?<=^vhca/)test/|/test$", "", folder).replace("/", "-")
 
 
 def needs(wanted, label):

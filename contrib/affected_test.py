@@ -31,7 +31,7 @@ CODE = {
     "vhca/CMakeLists.txt": "set(services clock.cc\n  log.cc)\n"
         "list(TRANSFORM services PREPEND ${tw_tree}/src/ucs/)\n",
     "vhca/device.cc": "",
-    "src/tools/main.cc": "#include <tagwire.h>\n",
+    "tools/main.cc": "#include <tagwire.h>\n",
     "contrib/libfabric/cq.cc": "#include <tagwire.h>\n",
     "README.md": "",
     "test/fuzz/README.md": "",
@@ -218,7 +218,7 @@ class ThisTree(unittest.TestCase):
                             ("src/uct/ib/ib_md.cc", ["dc", "rc", "ud"]),
                             ("README.md", ["documents"]),
                             ("contrib/libfabric/cq.cc", ["provider"]),
-                            ("src/tools/perf.cc", ["command"]),
+                            ("tools/perf.cc", ["command"]),
                             ("src/ucs/config/config.cc", ["library", "vhca"]),
                             ("vhca/core/packet.cc", ["vhca"])):
             self.assertEqual(self.parts_of(path), parts, path)

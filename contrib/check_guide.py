@@ -129,8 +129,9 @@ def unknown_names(root):
 
 
 def broken_links(root):
-    pages = [*root.glob("*.md"), *(page for folder in ("docs", "examples", "contrib", "vhca")
-                                   for page in (root / folder).rglob("*.md"))]
+    folders = ("docs", "examples", "contrib", "vhca", "tools")
+    pages = [*root.glob("*.md"),
+             *(page for folder in folders for page in (root / folder).rglob("*.md"))]
     for page in sorted(pages):
         for link in LINK.findall(page.read_text()):
             path, _, anchor = link.partition("#")

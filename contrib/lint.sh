@@ -44,7 +44,7 @@ changed_sources() {
             *.hpp) git grep -lE "include \"(${file#*/}|$file)\"" -- '*.cc' | head -1 ;;
             *) echo "$file" ;;
         esac
-    done | sort -u | awk '/^((vhca\/)?test|bench)\// { last = last $0 "\n"; next } { print }
+    done | sort -u | awk '/^((vhca\/|tools\/)?test|bench)\// { last = last $0 "\n"; next } { print }
                           END { printf "%s", last }'
 }
 
@@ -76,7 +76,7 @@ check_code() {
 # faults the sanitizers see.
 look_at() {
     local less=()
-    [[ $1 != test/gtest/* && $1 != vhca/test/* ]] || less=(--checks='-clang-analyzer-*')
+    [[ ! $1 =~ ^(test/gtest|vhca/test|tools/test)/ ]] || less=(--checks='-clang-analyzer-*')
     clang-tidy -p build/lint --quiet "${less[@]}" \
         --extra-arg=-Wno-unknown-warning-option "$1" 2> >(grep -v 'warnings generated' >&2)
 }

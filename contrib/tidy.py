@@ -27,8 +27,8 @@ SCRIPT_NAMES = {"run", "CMakeLists.txt", "pre-commit"}
 TEXTS = {".md", ".json", ".in", ".map", ".txt"}
 
 # Where the library and the other products have their sources, and their tests theirs.
-SOURCES = ("src/", "vhca/", "cli/")
-TESTS = ("test/", "vhca/test/")
+SOURCES = ("src/", "vhca/", "tools/", "cli/")
+TESTS = ("test/", "vhca/test/", "tools/test/")
 
 # What may be named in certain places only: rule, pattern, where it may, whom the rule is about.
 CONFINED = [
@@ -240,7 +240,7 @@ def confined(path, lines):
 
 
 def file_name(path):
-    if path.startswith(("test/gtest/", "vhca/test/")) and re.search(r"/test_\w+\.cc$", path):
+    if re.match(r"(test/gtest|vhca/test|tools/test)/(.*/)?test_\w+\.cc$", path):
         yield Finding(path, 1, "file-name", "a source of tests is named NAME_test.cc")
 
 

@@ -20,7 +20,8 @@ MODULES = [
     ("vhca", "vhca"),
     ("cli", "cli"),
     ("src/bootstrap", "bootstrap"),
-    ("src/tools", "tools"),
+    ("tools/test", "test"),
+    ("tools", "tools"),
     ("contrib/libfabric", "libfabric"),
     ("src", "public"),  # wrappers, tw_* headers and the version, right in src
     ("bench", "bench"),

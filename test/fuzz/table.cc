@@ -10,9 +10,6 @@ extern const Target kTarget;
 namespace config_fuzz {
 extern const Target kTarget;
 }
-namespace control_channel_fuzz {
-extern const Target kTarget;
-}
 namespace ib_address_fuzz {
 extern const Target kTarget;
 }
@@ -51,12 +48,12 @@ extern const Target kTarget;
 
 std::span<const Target* const> all_targets() {
     static constexpr const Target* kTargets[] = {
-        &bootstrap_fuzz::kTarget,   &config_fuzz::kTarget,      &control_channel_fuzz::kTarget,
-        &ib_address_fuzz::kTarget,  &msg_address_fuzz::kTarget, &msg_messages_fuzz::kTarget,
-        &msg_script_fuzz::kTarget,  &sm_peer_fuzz::kTarget,     &sm_wire_fuzz::kTarget,
-        &tcp_stream_fuzz::kTarget,  &ud_packets_fuzz::kTarget,
+        &bootstrap_fuzz::kTarget,   &config_fuzz::kTarget,       &ib_address_fuzz::kTarget,
+        &msg_address_fuzz::kTarget, &msg_messages_fuzz::kTarget, &msg_script_fuzz::kTarget,
+        &sm_peer_fuzz::kTarget,     &sm_wire_fuzz::kTarget,      &tcp_stream_fuzz::kTarget,
+        &ud_packets_fuzz::kTarget,
 #ifdef TAGWIRE_FUZZ_VHCA
-        &dc_messages_fuzz::kTarget, &msg_wireup_fuzz::kTarget,  &rc_messages_fuzz::kTarget,
+        &dc_messages_fuzz::kTarget, &msg_wireup_fuzz::kTarget,   &rc_messages_fuzz::kTarget,
 #endif
     };
     return kTargets;

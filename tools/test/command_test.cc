@@ -54,12 +54,9 @@ TEST(TagwireCommand, wrong_usage_points_to_the_help_of_its_subcommand) {
         {{"soak", "--bogus"}, "Try 'tagwire soak --help'."},
         {{"soak", "--tl", "pigeon"}, "Try 'tagwire soak --help'."},
         {{"tune", "--tl", ","}, "Try 'tagwire tune --help'."},
-        {{"vhca"}, "Try 'tagwire vhca --help'."},
-        {{"vhca", "run"}, "Try 'tagwire vhca run --help'."},
         {{"inf"}, "'inf' is not a command of 'tagwire'; did you mean 'info'?"},
         {{"measure"}, "'measure' is not a command of 'tagwire'; there are perf info"},
         {{"perf", "tag_lat", "--siz", "8"}, "'--siz' is not an option of 'tagwire perf'; did you"},
-        {{"vhca", "run", "--los", "0.1", "--", "true"}, "'--los' is not an option"},
         {{"perf", "tag_lat", "--iters", "many", "-q"}, "--iters"},
     };
     for (const auto& [arguments, says] : cases) {
