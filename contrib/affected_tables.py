@@ -11,7 +11,7 @@ TRANSPORTS = ("sm", "rc", "dc", "ud", "tcp")
 COMPOSITION_ROOT = "src/components.cc"
 # Beside the folder of the file that includes.
 INCLUDE_DIRS = ("src", "", "test/gtest", "test/gtest/contract", "test/fuzz", "contrib/libfabric",
-                "test/libfabric", "test/shmem")
+                "contrib/libfabric/conformance", "contrib/libfabric/test/shmem")
 
 # Folders whose lists of sources may name sources of others.
 BORROWERS = ("src/", "vhca/")
@@ -35,7 +35,7 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r"src/.*", ("uses-library",)),
     (r"examples/.*", ("uses-examples",)),
     (r"bench/.*", ("uses-bench",)),
-    (r"contrib/libfabric/test/.*", ("in-provider",)),
+    (r"contrib/libfabric/test/[^/]+", ("in-provider",)),
     (r"contrib/libfabric/.*", ("uses-provider",)),
     (r"contrib/(container/.*|(check_packages|try_packages|clean_root)\.sh)|\.dockerignore",
      ("uses-packaging",)),
@@ -44,8 +44,8 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r"contrib/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
     (r"contrib/[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore", ("uses-tree",)),
 )]
-TEST_FOLDER = re.compile(r"(vhca/test/[a-z]+|tools/test|test/gtest/[a-z]+|"
-                         r"test/(?!gtest/)[a-z]+)/")
+TEST_FOLDER = re.compile(r"(contrib/libfabric/(?:conformance|test/mpi|test/shmem)|"
+                         r"vhca/test/[a-z]+|tools/test|test/gtest/[a-z]+|test/(?!gtest/)[a-z]+)/")
 
 PRODUCTS = {"uses-library", "uses-vhca", "uses-provider", "uses-command", "uses-examples",
             *(f"uses-{transport}" for transport in TRANSPORTS)}
@@ -63,7 +63,7 @@ def folders(*names):
 # Stage -> the labels that need it, None for any, and why only these. `in-*` is any folder of tests.
 STAGES = {
     "build": (None, "tests need it"),
-    "libfabric": ({"uses-provider"} | folders("provider", "libfabric", "shmem"),
+    "libfabric": ({"uses-provider"} | folders("provider", "conformance", "shmem"),
                   "it compiles what includes libfabric's headers"),
     "test": (None, "its tests are chosen by label"),
     "thirdparty": (CODE | {"uses-packaging", "uses-tree"},
@@ -103,7 +103,8 @@ def labels_of(path):
 
 def label_of_folder(folder):
     """As tw_label_folder() of cmake/TagwireParts.cmake."""
-    return "in-" + re.sub(r"^test/(gtest/)?|(?<=^vhca/)test/|/test$", "", folder).replace("/", "-")
+    place = re.sub(r"^(contrib/libfabric/)?(test/)?(gtest/)?|(?<=^vhca/)test/|/test$", "", folder)
+    return "in-" + place.replace("/", "-")
 
 
 def needs(wanted, label):

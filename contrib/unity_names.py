@@ -26,7 +26,7 @@ SHARING = set()
 
 # Where headers are found besides the folder of who includes them.
 HEADER_FOLDERS = ("", "src", "test/gtest", "test/gtest/contract", "test/fuzz", "contrib/libfabric",
-                  "test/libfabric")
+                  "contrib/libfabric/conformance")
 
 UNITY_FILE = re.compile(r"/Unity/unity_\d+_\w+\.\w+$")
 UNITY_SOURCE = re.compile(r'^#include "([^"]+)"', re.M)
