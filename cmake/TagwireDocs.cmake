@@ -22,6 +22,9 @@ endif()
 
 # tw_add_command_page(<page> <what it is> <target> [subcommand])
 function(tw_add_command_page page what target)
+    if(NOT TARGET ${target})
+        return()
+    endif()
     set(include ${tw_man_sources}/${page}.h2m)
     set(output ${tw_man}/man1/${page}.1.gz)
     add_custom_command(OUTPUT ${output}
@@ -48,11 +51,8 @@ tw_add_command_page(tagwire-run "start a program as the ranks of a job on this h
                     tagwire_command run)
 tw_add_command_page(tagwire-completion "complete the command line in a shell"
                     tagwire_command completion)
-if(TARGET tagwire_vhca)
-    tw_add_command_page(tagwire-vhca "test RDMA programs without a card" tagwire_vhca_command)
-    tw_add_command_page(tagwire-vhca-run "start a program on the virtual HCA" tagwire_vhca_command
-                        run)
-endif()
+tw_add_command_page(tagwire-vhca "test RDMA programs without a card" tagwire_vhca_command)
+tw_add_command_page(tagwire-vhca-run "start a program on the virtual HCA" tagwire_vhca_command run)
 
 add_custom_target(command_pages ALL DEPENDS ${tw_pages})
 

@@ -2,6 +2,11 @@
 # libfabric for its provider: which versions serve, and compiling with the headers of another one.
 include_guard(GLOBAL)
 
+if(NOT TAGWIRE_LIBFABRIC_INCLUDE)
+    set(TAGWIRE_LIBFABRIC_INCLUDE "$ENV{TAGWIRE_LIBFABRIC_INCLUDE}" CACHE PATH
+        "Headers of another libfabric, which the target libfabric_headers compiles with" FORCE)
+endif()
+
 # Headers from the first to the second version are known to fit.
 set(tw_libfabric_min 1.17)
 set(tw_libfabric_known 2.7)
@@ -35,7 +40,11 @@ endfunction()
 # were found. Tried are the sources that fill libfabric's tables and structures.
 function(tw_try_libfabric result)
     set(source ${tw_tree}/contrib/libfabric)
-    set(folders ${tw_tree}/src ${source} ${libfabric_INCLUDE_DIRS})
+    set(headers ${tw_tree}/src)
+    if(NOT TARGET tagwire)
+        get_target_property(headers tagwire::tagwire INTERFACE_INCLUDE_DIRECTORIES)
+    endif()
+    set(folders ${headers} ${source} ${libfabric_INCLUDE_DIRS})
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
     try_compile(TAGWIRE_LIBFABRIC_FITS ${PROJECT_BINARY_DIR}/try_libfabric
         SOURCES ${source}/av.cc ${source}/cntr.cc ${source}/cq.cc ${source}/domain.cc
@@ -53,9 +62,12 @@ function(tw_try_libfabric result)
     set(${result} ${TAGWIRE_LIBFABRIC_FITS} PARENT_SCOPE)
 endfunction()
 
-# tw_check_libfabric_headers(): whether TAGWIRE_LIBFABRIC_INCLUDE has headers that can serve. Makes
-# the target libfabric_headers, which is not part of `all`.
+# tw_check_libfabric_headers(): where TAGWIRE_LIBFABRIC_INCLUDE is set, whether it has headers that
+# can serve. Makes the target libfabric_headers then, which is not part of `all`.
 function(tw_check_libfabric_headers)
+    if(NOT TAGWIRE_LIBFABRIC_INCLUDE)
+        return()
+    endif()
     set(header ${TAGWIRE_LIBFABRIC_INCLUDE}/rdma/fabric.h)
     if(NOT EXISTS ${header})
         message(FATAL_ERROR "TAGWIRE_LIBFABRIC_INCLUDE is ${TAGWIRE_LIBFABRIC_INCLUDE}, which has "

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Debian packages by CPack, one of each component: libtagwire0 (runtime), libtagwire-dev (dev),
-# tagwire (command), tagwire-vhca (vhca, which needs none of the others), libtagwire-fi (fi, where
-# libfabric's headers are). `./run package` makes them from the preset `package`, whose prefix is
-# /usr.
+# Debian packages by CPack, one of each component of the products that are built: libtagwire0
+# (runtime), libtagwire-dev (dev), tagwire (command), tagwire-vhca (vhca, which needs none of the
+# others), libtagwire-fi (fi, where libfabric's headers are). `./run package` makes them from the
+# preset `package`, whose prefix is /usr.
 
 if(TAGWIRE_BUILD_DOCS)
     include(TagwireDocs)
-else()
+elseif(TARGET tagwire_command)
     install(FILES ${tw_tree}/docs/man/tagwire.7
             DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT command)
 endif()
-install(DIRECTORY ${tw_tree}/examples
-        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev COMPONENT dev)
+if(TARGET tagwire)
+    install(DIRECTORY ${tw_tree}/examples
+            DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev COMPONENT dev)
+endif()
 
 set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
-set(tw_components runtime dev command)
+set(tw_components)
+if(TARGET tagwire)
+    list(APPEND tw_components runtime dev)
+endif()
+if(TARGET tagwire_command)
+    list(APPEND tw_components command)
+endif()
 if(TARGET tagwire_vhca)
     list(APPEND tw_components vhca)
 endif()

@@ -394,10 +394,37 @@ endfunction()
 function(tw_add_thread_tests)
     get_property(programs GLOBAL PROPERTY TAGWIRE_THREAD_PROGRAMS)
     add_custom_target(thread_tests)
-    add_dependencies(thread_tests ${programs})
-    foreach(target torture tagwire_vhca)  # of the one a test is known by name, the other is loaded
+    foreach(target IN LISTS programs ITEMS torture tagwire_vhca)
         if(TARGET ${target})
             add_dependencies(thread_tests ${target})
         endif()
     endforeach()
 endfunction()
+
+# tw_need_cli(): what the commands of two products share.
+function(tw_need_cli)
+    if(NOT TARGET tagwire_cli)
+        add_subdirectory(${tw_tree}/cli ${PROJECT_BINARY_DIR}/cli)
+    endif()
+endfunction()
+
+# tw_need_helper(<name>): the library to preload of that folder of test/.
+function(tw_need_helper name)
+    if(NOT TARGET ${name})
+        add_subdirectory(${tw_tree}/test/${name} ${PROJECT_BINARY_DIR}/test/${name})
+    endif()
+endfunction()
+
+# tw_add_tests_alone(<folder>...)
+# At the end of a product's CMakeLists.txt: its tests, where it is configured alone. In the whole
+# tree they come behind the targets of all products.
+macro(tw_add_tests_alone)
+    if(PROJECT_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND TAGWIRE_BUILD_TESTS)
+        enable_testing()
+        add_subdirectory(${tw_tree}/test/gtest ${PROJECT_BINARY_DIR}/test/gtest)
+        foreach(folder ${ARGN})
+            add_subdirectory(${folder})
+        endforeach()
+        tw_check_labels(${CMAKE_CURRENT_SOURCE_DIR})
+    endif()
+endmacro()
