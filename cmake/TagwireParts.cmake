@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Labels that say which parts of the tree a test stands on, for contrib/affected.py: uses-<part> for
-# what it links, starts or loads (library, vhca, provider, command, examples, documents, tree), and
-# for the transports that it runs over; in-<folder> for the folders of the test sources that are
-# compiled into its program. Where nothing tells, a test stands on everything.
+# Labels that say which parts of the tree a test stands on, for contrib/checks/affected.py:
+# uses-<part> for what it links, starts or loads (library, vhca, provider, command, examples,
+# documents, tree), and for the transports that it runs over; in-<folder> for the folders of the
+# test sources that are compiled into its program. Where nothing tells, a test stands on everything.
 include_guard(GLOBAL)
 
 set(TAGWIRE_ALL_TRANSPORTS sm rc dc ud tcp CACHE INTERNAL "All that a test may run over")
 
 # tw_label_folder(<variable> <folder>): the labels of sources there; none if no test stands on it.
-# contrib/affected_tables.py says the same of paths.
+# contrib/checks/affected_tables.py says the same of paths.
 function(tw_label_folder variable folder)
     cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${tw_tree})
     set(labels)

@@ -283,7 +283,7 @@ def main():
     given = parser.parse_args()
     if given.build and not (given.build / "compile_commands.json").is_file():
         parser.error(f"{given.build} is not configured")
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     print((given.show or as_text)(judge(root, given.base, given.build)))
 
 

@@ -19,7 +19,7 @@ BORROWERS = ("src/", "vhca/")
 # What decides how everything is built and run, and what is tested when.
 EVERYTHING = re.compile(
     r"(?:.*/)?CMakeLists\.txt|.*\.cmake(?:\.in)?|cmake/.*|CMakePresets\.json|run|\.ci/.*|"
-    r"\.github/.*|contrib/affected\w*\.py")
+    r"\.github/.*|contrib/checks/affected\w*\.py")
 # The first that matches counts. An empty tuple: no test and no build stands on it.
 PATHS = [(re.compile(pattern), labels) for pattern, labels in (
     (r".*\.md|LICENSE|docs/.*", ("uses-documents",)),
@@ -41,8 +41,9 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
      ("uses-packaging",)),
     (r"contrib/rxe_guest/.*", ("uses-guest",)),
     (r"contrib/aarch64_root\.sh", ("uses-aarch64-root",)),
-    (r"contrib/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
-    (r"contrib/[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore", ("uses-tree",)),
+    (r"contrib/checks/clang_rest\.py", ("uses-clang-rest", "uses-tree")),
+    (r"contrib/(checks/)?[^/]+|\.clang-format|\.clang-tidy|\.editorconfig|\.gitignore",
+     ("uses-tree",)),
 )]
 TEST_FOLDER = re.compile(r"(contrib/libfabric/(?:conformance|test/mpi|test/shmem)|"
                          r"vhca/test/[a-z]+|tools/test|test/gtest/[a-z]+|test/(?!gtest/)[a-z]+)/")

@@ -14,7 +14,7 @@ from unittest import mock
 import affected
 import affected_tables
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CODE = {
     "src/CMakeLists.txt": "",
     "src/components.cc": '#include "uct/tcp/tcp.hpp"\n#include "uct/sm/sm.hpp"\n',
@@ -174,7 +174,7 @@ class MadeUp(unittest.TestCase):
 
     def test_what_decides_the_build_touches_everything(self):
         for path in ("src/CMakeLists.txt", "cmake/a.cmake", "CMakePresets.json", "run", ".ci/run",
-                     "contrib/affected_tables.py", "docs/CMakeLists.txt"):
+                     "contrib/checks/affected_tables.py", "docs/CMakeLists.txt"):
             self.assert_everything(affected.judge(self.root, "HEAD", None, [path]), path)
 
     def test_a_commit_that_is_not_there_touches_everything(self):

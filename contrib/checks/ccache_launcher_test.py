@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 SKIPPED = 77
-LAUNCHER = Path(__file__).resolve().parent.parent / "cmake/ccache_launcher.sh"
+LAUNCHER = Path(__file__).resolve().parents[2] / "cmake/ccache_launcher.sh"
 COMPILERS = ("g++", "clang++")
 MISSING = [tool for tool in (*COMPILERS, "cmake", "ninja", "ccache") if not shutil.which(tool)]
 if MISSING:

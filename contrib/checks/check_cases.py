@@ -82,9 +82,10 @@ def compiled_sources(build):
 
 def left_out(root, compiled):
     """Sources of tests that the build does not compile and that no CMakeLists.txt names."""
-    named = " ".join(path.read_text() for place in ("test", "contrib")
+    places = ("test", "contrib", "vhca", "tools")
+    named = " ".join(path.read_text() for place in places
                      for path in (root / place).rglob("CMakeLists.txt"))
-    return sorted(path.relative_to(root).as_posix() for place in ("test", "contrib")
+    return sorted(path.relative_to(root).as_posix() for place in places
                   for path in (root / place).rglob("*_test.cc")
                   if path.name not in compiled and path.name not in named)
 
@@ -116,7 +117,7 @@ def main():
     tests = json.loads(shown)["tests"]
     found = filters_of_programs(tests, build / "bin")
     total, failures = 0, len(without_tier(tests))
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     for name in left_out(root, set(compiled_sources(build))):
         print(f"{name}: error: no CMakeLists.txt names this source of tests")
         failures += 1

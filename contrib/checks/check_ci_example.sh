@@ -3,7 +3,7 @@
 # check_ci_example.sh BIN CC: carries out examples/ci as a user's continuous integration does, with
 # the programs of BIN. Then the faults have to be real: a test that asks for no retries must fail.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../examples/ci"
+cd "$(dirname "${BASH_SOURCE[0]}")/../../examples/ci"
 export PATH=$1:$PATH CC=$2 CCACHE_DISABLE=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

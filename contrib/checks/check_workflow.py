@@ -229,7 +229,7 @@ def check_tree(root):
 
 
 def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parent)
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else HERE.parents[1])
     count, findings = check_tree(root)
     for file, place, text in findings:
         print(f"{file}: {place}: {text}")

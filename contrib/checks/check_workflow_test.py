@@ -257,7 +257,7 @@ class Stages(Case):
 
 class Tree(Case):
     def test_this_one_is_right(self):
-        count, found = check_workflow.check_tree(Path(__file__).resolve().parent.parent)
+        count, found = check_workflow.check_tree(Path(__file__).resolve().parents[2])
         self.assertGreater(count, 0)
         self.assertEqual(found, [])
 

@@ -89,7 +89,7 @@ def classes(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parent.parent)
+    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parents[2])
     parser.add_argument("--all", action="store_true", help="print every class, the largest first")
     options = parser.parse_args()
     root = Path(options.root)

@@ -5,7 +5,7 @@
 # branch left origin/main, or else the last commit. lint.sh --only-tidy FILE: clang-tidy on a file
 # alone, as build/lint is configured.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 format_version=14  # other versions of clang-format lay out some lines differently
 base='' all=0 files_max=1000 failures=0
@@ -68,8 +68,8 @@ check_code() {
     fi
     echo
     ((${#sources[@]})) || return 0
-    printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" contrib/lint.sh --only-tidy ||
-        fail clang-tidy
+    printf '%s\0' "${sources[@]}" |
+        xargs -0 -n 1 -P "$(nproc)" contrib/checks/lint.sh --only-tidy || fail clang-tidy
 }
 
 # The analyser follows each path through GoogleTest's macros: minutes for a file of tests, whose
@@ -86,7 +86,7 @@ check_unity() {
     local build
     for build in build/release/ build/*/; do
         if compgen -G "$build/src/CMakeFiles/*.dir/Unity" >/dev/null; then
-            python3 contrib/unity_names.py "$build" || fail unity_names.py
+            python3 contrib/checks/unity_names.py "$build" || fail unity_names.py
             return
         fi
     done
@@ -97,7 +97,7 @@ check_unity() {
 check_workflow() {
     local python=/usr/bin/python3
     [[ -x $python ]] || python=python3
-    "$python" contrib/check_workflow.py || fail check_workflow.py
+    "$python" contrib/checks/check_workflow.py || fail check_workflow.py
 }
 
 if [[ ${looked_at:-} ]]; then
@@ -105,7 +105,7 @@ if [[ ${looked_at:-} ]]; then
     exit
 fi
 check_format
-python3 contrib/tidy.py || fail tidy.py
+python3 contrib/checks/tidy.py || fail tidy.py
 check_workflow
 check_unity
 check_code

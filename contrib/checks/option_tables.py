@@ -65,7 +65,7 @@ def main():
         args.page.write_text(after)
     elif before != after:
         print(f"{args.page} is not what the program says of its options: "
-              f"contrib/option_tables.py build/release/bin/tagwire {args.page}")
+              f"contrib/checks/option_tables.py build/release/bin/tagwire {args.page}")
         return 1
     return 0
 

@@ -43,9 +43,9 @@ class Hook(unittest.TestCase):
         self.root = Path(folder.name) / "a tree"
         self.root.mkdir()
         self.git("init", "-q", "-b", "main")
-        for name in ("pre-commit", "tidy.py", "tidy_includes.py"):
-            (self.root / "contrib").mkdir(exist_ok=True)
-            shutil.copy(HERE / name, self.root / "contrib" / name)
+        (self.root / "contrib/checks").mkdir(parents=True)
+        for name in ("pre-commit", "checks/tidy.py", "checks/tidy_includes.py"):
+            shutil.copy(HERE.parent / name, self.root / "contrib" / name)
         self.write("kept.cc", NICE)
         self.git("add", ".")
         self.git("commit", "-q", "-m", "first")
@@ -216,7 +216,7 @@ class Rules(Hook):
         self.assert_made(self.commit("--no-verify"))
 
     def test_without_staged_files_nothing_is_looked_at(self):
-        (self.root / "contrib/tidy.py").unlink()
+        (self.root / "contrib/checks/tidy.py").unlink()
         self.assert_made(self.commit("--allow-empty"))
         made, said = self.commit()
         self.assertFalse(made)

@@ -342,7 +342,7 @@ def check_tree(root, files):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parent.parent)
+    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parents[2])
     root = str(parser.parse_args().root)
     files = tracked_files(root)
     findings = check_tree(root, files)

@@ -241,7 +241,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build directory that CMake has configured")
     build = parser.parse_args().build
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     names, failures, used, known, twice = {}, set(), set(), {}, set()
     folders = [root / name for name in HEADER_FOLDERS]
     targets = sources_by_target(build)
