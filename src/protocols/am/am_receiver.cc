@@ -5,9 +5,9 @@
 #include <bit>
 #include <cstring>
 
-#include "protocols/am/am_fast_path.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
+#include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"

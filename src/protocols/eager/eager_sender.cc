@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "protocols/am/am_part.hpp"
 #include "protocols/cost/copy_in.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/wire/am_part.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "protocols/am/am_part.hpp"
 #include "protocols/cost/op_names.hpp"
 #include "protocols/request/memory.hpp"
+#include "protocols/wire/am_part.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C API: active messages. Arguments are checked here.
-#include "protocols/am/am_fast_path.hpp"
 #include "protocols/api/tw_am.h"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "ucs/memory/reserve.hpp"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <utility>
 
-#include "protocols/am/am_part.hpp"
 #include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/memory.hpp"
+#include "protocols/wire/am_part.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "protocols/am/am_part.hpp"
+#include "protocols/wire/am_part.hpp"
 #include "protocols/wire/wire.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"

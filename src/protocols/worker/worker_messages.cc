@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
-#include "protocols/am/am_fast_path.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/rndv_fast_path.hpp"

@@ -7,9 +7,9 @@
 
 #include <cstring>
 
-#include "protocols/am/am_part.hpp"
 #include "protocols/am/am_receiver.hpp"
 #include "protocols/wire/am_header.hpp"
+#include "protocols/wire/am_part.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/memory/copy_short.hpp"
