@@ -13,6 +13,10 @@ install(TARGETS tagwire tagwire_static EXPORT tagwireTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
         FILE_SET HEADERS DESTINATION ${TAGWIRE_INSTALL_INCLUDEDIR} COMPONENT dev)
+install(CODE "set(source \"${tw_tree}/src\")
+set(made \"${PROJECT_BINARY_DIR}/installed_headers\")
+set(folder \"${TAGWIRE_INSTALL_INCLUDEDIR}\")" COMPONENT dev)
+install(SCRIPT ${tw_tree}/cmake/install_headers.cmake COMPONENT dev)
 install(EXPORT tagwireTargets NAMESPACE tagwire:: DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR}
         COMPONENT dev)
 configure_package_config_file(

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_headers.sh SRC CC CXX: every public header compiles alone, and twice in a row, as C11 and as
-# C++20, without a warning; the C++ wrappers as C++20.
+# check_headers.sh FOLDER CC CXX: every public header of src, or of an installed folder, compiles
+# alone, and twice in a row, as C11 and as C++20, without a warning; the C++ wrappers as C++20.
 set -euo pipefail
 
+shopt -s nullglob
 src=$1 cc=$2 cxx=$3
 warnings=(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
 failures=0 checked=0
@@ -22,10 +23,10 @@ alone() {
 while read -r header; do
     alone c "$header" "$cc" -std=c11 -Wstrict-prototypes
     alone c++ "$header" "$cxx" -std=c++20
-done < <(cd "$src" && find tagwire*.h ucs uct/api protocols/api -name '*.h' | sort)
+done < <(cd "$src" && find tagwire*.h tw_*.h ucs uct/api protocols/api -name '*.h' | sort)
 while read -r header; do
     alone c++ "$header" "$cxx" -std=c++20
-done < <(cd "$src" && find tagwire*.hpp uct/api protocols/api -name '*.hpp' | sort)
+done < <(cd "$src" && find tagwire*.hpp cxx_*.hpp uct/api protocols/api -name '*.hpp' | sort)
 
 printf '%d compilations, %d failures\n' "$checked" "$failures"
 ((checked > 0 && failures == 0))

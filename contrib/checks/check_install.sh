@@ -28,6 +28,22 @@ cmake --install "$build" --prefix "$root/prefix" >"$root/install.log" ||
 mv "$root/prefix" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libtagwire.so)")
 
+# Headers of the messaging layer show no folder of the source tree, but for the paths that they had
+# before: there a line leads to each of them.
+say "headers"
+include=$prefix/include/tagwire
+"$source/contrib/checks/check_headers.sh" "$include" "$cc" "$cxx"
+moved=("$source"/src/protocols/api/*)
+for header in "${moved[@]##*/}"; do
+    [[ -f $include/$header ]] || { echo "FAILED: $header is not installed"; exit 1; }
+    [[ $(<"$include/protocols/api/$header") == "#include <$header>"* ]] ||
+        { echo "FAILED: the old path of $header does not lead there"; exit 1; }
+done
+if grep -rn '^#include .protocols/' "$include"; then
+    echo "FAILED: these headers name a folder of the source tree"
+    exit 1
+fi
+
 say "find_package"
 cmake -G Ninja -S "$source/examples" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$root/cmake.log" ||
