@@ -190,7 +190,7 @@ function(tw_bare_parts variable folder test)
     elseif(folder STREQUAL "in-contrib" AND
            test MATCHES "^(tidy|semantics|guide|option_tables|pictures|bench_picture)$")
         set(found uses-tree uses-documents)
-    elseif(folder STREQUAL "in-contrib" AND NOT test STREQUAL "packages")
+    elseif(folder STREQUAL "in-contrib" AND NOT test MATCHES "^(packages|products_alone)$")
         set(found uses-tree)
     endif()
     set(${variable} ${found} PARENT_SCOPE)
