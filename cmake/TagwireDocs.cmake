@@ -70,7 +70,8 @@ foreach(page tagwire fi_tagwire)
 endforeach()
 
 # The interfaces: HTML with the guide, and a page of section 3 for each header and each function.
-file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${tw_tree}/docs/*.md
+file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${tw_tree}/docs/*.md ${tw_tree}/vhca/*.md
+     ${tw_tree}/tools/*.md ${tw_tree}/contrib/libfabric/*.md
      ${tw_tree}/src/protocols/api/* ${tw_tree}/src/uct/api/*
      ${tw_tree}/src/tagwire*.h ${tw_tree}/src/tagwire*.hpp)
 set(tw_html_sources ${tw_tree}/docs/html)

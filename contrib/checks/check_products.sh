@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_products.sh BUILD SOURCE OUT [PRODUCT...]: configures, builds and tests each product alone in
-# a folder below OUT: the virtual HCA without any library, the command and the provider over the
+# check_products.sh BUILD SOURCE OUT [PRODUCT...]: configures, builds and tests each product alone
+# in a folder below OUT: the virtual HCA without any library, the command and the provider over the
 # library of BUILD, which is installed into OUT. Compilers and flags are those of BUILD.
 set -euo pipefail
 
