@@ -46,7 +46,8 @@ PATHS = [(re.compile(pattern), labels) for pattern, labels in (
      ("uses-tree",)),
 )]
 TEST_FOLDER = re.compile(r"(contrib/libfabric/(?:conformance|test/mpi|test/shmem)|"
-                         r"vhca/test/[a-z]+|tools/test|test/gtest/[a-z]+|test/(?!gtest/)[a-z]+)/")
+                         r"(?:vhca|tools)/test/[a-z]+(?=/)|tools/test|test/gtest/[a-z]+|"
+                         r"test/(?!gtest/)[a-z]+)/")
 
 PRODUCTS = {"uses-library", "uses-vhca", "uses-provider", "uses-command", "uses-examples",
             *(f"uses-{transport}" for transport in TRANSPORTS)}
@@ -86,7 +87,7 @@ STAGES = {
                 folders("common", "contract", "ib", "ucs", "match", "sm"),
                 "it compiles all but the provider, and runs tests of ucs, match and sm"),
     "fuzz": (PRODUCTS - {"uses-provider", "uses-examples"} |
-             folders("fuzz", "contract", "ib", "sm"),
+             folders("fuzz", "vhca-fuzz", "tools-fuzz", "contract", "ib", "sm"),
              "its program includes parsers of these parts"),
 }
 
@@ -104,7 +105,8 @@ def labels_of(path):
 
 def label_of_folder(folder):
     """As tw_label_folder() of cmake/TagwireParts.cmake."""
-    place = re.sub(r"^(contrib/libfabric/)?(test/)?(gtest/)?|(?<=^vhca/)test/|/test$", "", folder)
+    place = re.sub(r"^(contrib/libfabric/)?(test/)?(gtest/)?|/test$", "", folder)
+    place = re.sub(r"^(vhca|tools)/test/", r"\1/", place)
     return "in-" + place.replace("/", "-")
 
 
