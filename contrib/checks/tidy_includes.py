@@ -61,8 +61,8 @@ COMPOSITION_ROOT = "src/components.cc"  # above all of src
 # rooms below. A body may include the hubs as well, by which the parts of a worker reach each other,
 # and what UPWARD lists; that may only shrink.
 ROOMS_OF = "src/protocols/"
-ROOMS = ("wire", "index", "cost", "completion", "request", "match", "connect", "transfer", "eager",
-         "rndv", "rma", "am", "offload", "worker", "cm", "facade")
+ROOMS = ("wire", "port", "index", "cost", "completion", "request", "match", "connect", "transfer",
+         "eager", "rndv", "rma", "am", "offload", "worker", "cm", "facade")
 HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
 UPWARD = {
     "cost/rail_costs.cc": {"transfer/transfer.hpp"},

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "protocols/wire/control_message.hpp"
-#include "protocols/worker/endpoint.hpp"
 
 namespace tagwire::proto {
 
@@ -14,7 +13,7 @@ void SendWindow::look() {
     if (!is_probing_ && sent_ - heard_ >= kProbeBytes) {
         is_probing_ = true;
         probed_ = sent_;
-        ep_.queue().add_control(Control::of(Probe{}));
+        lane_.add_control(Probe{});
     }
     if (!is_open())
         look_at_ = UINT64_MAX;
@@ -22,7 +21,7 @@ void SendWindow::look() {
         look_at_ = heard_ + kWindowBytes + 1 - owed_;
     else
         look_at_ = heard_ + kProbeBytes;
-    ep_.update_direct();
+    lane_.update_direct();
 }
 
 void SendWindow::owe_notice() {

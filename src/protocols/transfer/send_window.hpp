@@ -16,15 +16,14 @@
 
 #include <cstdint>
 
+#include "protocols/port/lane_port.hpp"
 #include "protocols/wire/limits.hpp"
 
 namespace tagwire::proto {
 
-class Endpoint;
-
 class SendWindow {
   public:
-    explicit SendWindow(Endpoint& ep) : ep_(ep) {}
+    explicit SendWindow(const LanePort& lane) : lane_(lane) {}
     SendWindow(const SendWindow&) = delete;
     SendWindow& operator=(const SendWindow&) = delete;
 
@@ -52,7 +51,7 @@ class SendWindow {
 
     static constexpr std::uint64_t kProbeBytes = kWindowBytes / 2;
 
-    Endpoint& ep_;
+    const LanePort& lane_;
     std::uint64_t sent_ = 0;               // all of this connection
     std::uint64_t look_at_ = kProbeBytes;  // with so much there is something to do
     std::uint64_t heard_ = 0;              // what a Probed was for

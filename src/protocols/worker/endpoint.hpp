@@ -33,6 +33,7 @@
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
+#include "protocols/port/lane_port.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
@@ -298,7 +299,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool has_sent_ = false;         // the program, since it has the endpoint
     bool lacks_keys_ = false;       // owners are asked for keys in progress
     bool is_direct_ = false;        // what direct_end_ depends on but for the lane
-    SendWindow window_{*this};
+    SendWindow window_{port_};
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};
@@ -306,6 +307,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Flushes flushes_{*this};
     Closing closing_{*this};
     Connector connector_{*this};
+    static const LaneCalls kLaneCalls;
+    const LanePort port_{this, kLaneCalls};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
 
