@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/transfer/send_window.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "protocols/wire/control_message.hpp"
@@ -15,12 +16,13 @@ void SendWindow::look() {
         probed_ = sent_;
         lane_.add_control(Probe{});
     }
+    const std::uint64_t closed_at = heard_ + kWindowBytes + 1 - owed_;
     if (!is_open())
         look_at_ = UINT64_MAX;
     else if (is_probing_)
-        look_at_ = heard_ + kWindowBytes + 1 - owed_;
+        look_at_ = closed_at;
     else
-        look_at_ = heard_ + kProbeBytes;
+        look_at_ = std::min(heard_ + kProbeBytes, closed_at);
     lane_.update_direct();
 }
 

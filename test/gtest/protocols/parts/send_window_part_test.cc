@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The window of a sender, alone.
 #include <cstdint>
+#include <random>
 
 #include <gtest/gtest.h>
 
+#include "common/seeds.hpp"
 #include "protocols/parts/fakes.hpp"
 #include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
@@ -95,6 +97,85 @@ TEST_F(WindowPart, another_connection_has_all_of_it) {
     send(kWindowBytes);
     EXPECT_TRUE(window_.is_open());
     EXPECT_EQ(lane_.added.count<Probe>(), 1U);
+}
+
+TEST_F(WindowPart, closes_for_the_fast_path_while_notices_are_owed) {
+    while (window_.is_open())
+        window_.owe_notice();
+    window_.notice_is_off();
+    ASSERT_TRUE(seen_open_);
+    send(kMessageBytes);  // far less than what is probed for
+    EXPECT_FALSE(window_.is_open());
+    EXPECT_FALSE(seen_open_);
+}
+
+/// The same by a list of what counts.
+struct WindowModel {
+    std::uint64_t sent = 0, heard = 0, owed = 0;  // bytes
+    bool is_open() const { return sent - heard + owed <= kWindowBytes; }
+};
+
+TEST_F(WindowPart, the_fast_path_learns_each_change_and_a_closed_one_opens_again) {
+    for_each_seed(40, [this](std::uint64_t seed) {
+        std::mt19937_64 random(seed);
+        WindowModel model;
+        FakeLane lane;
+        proto::SendWindow window{lane.port};
+        bool seen_open = true;
+        lane.on_update = [&] { seen_open = window.is_open(); };
+        std::uint64_t probes = 0, answered = 0, sent_at_probe = 0;
+        const auto note_probe = [&] {
+            if (lane.added.size() > probes) {
+                ++probes;
+                sent_at_probe = model.sent;
+            }
+        };
+        for (int i = 0; i < 1000 && !HasFailure(); ++i) {
+            const std::uint64_t bytes = random() % (random() % 2 == 0 ? 64 : kWindowBytes / 4);
+            switch (random() % 5) {
+                case 0:
+                    if (!window.is_open())
+                        break;
+                    window.add_message(bytes);
+                    model.sent += kMessageBytes + bytes;
+                    break;
+                case 1:
+                    for (std::uint64_t n = bytes / kMessageBytes; n > 0 && window.is_open(); --n) {
+                        window.owe_notice();
+                        model.owed += kMessageBytes;
+                    }
+                    break;
+                case 2:
+                    for (std::uint64_t n = bytes / kMessageBytes; n > 0 && model.owed > 0; --n) {
+                        window.notice_has_gone();
+                        model.owed -= kMessageBytes;
+                        model.sent += kMessageBytes;
+                        note_probe();
+                    }
+                    break;
+                case 3:
+                    if (model.owed == 0)
+                        break;
+                    window.notice_is_off();
+                    model.owed -= kMessageBytes;
+                    break;
+                default: {
+                    const bool is_due = probes > answered;
+                    EXPECT_EQ(window.on_probed(), is_due);
+                    if (!is_due)
+                        break;
+                    ++answered;
+                    model.heard = sent_at_probe;
+                }
+            }
+            note_probe();
+            EXPECT_EQ(probes, lane.added.count<Probe>());
+            EXPECT_LE(probes - answered, 1U);
+            EXPECT_EQ(window.is_open(), model.is_open());
+            EXPECT_EQ(seen_open, model.is_open()) << i;
+            EXPECT_TRUE(model.is_open() || model.owed > 0 || probes > answered);
+        }
+    });
 }
 
 }  // namespace
