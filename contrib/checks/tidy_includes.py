@@ -68,7 +68,6 @@ UPWARD = {
     "cost/rail_costs.cc": {"transfer/transfer.hpp"},
     "cost/scheme.cc": {"request/rail.hpp"},
     "request/rail.cc": {"transfer/stripe.hpp"},
-    "connect/closing.cc": {"worker/peer_table.hpp"},
     "connect/connector.cc": {"worker/peer_table.hpp", "offload/device_tags.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp"},
     "transfer/send_turns.cc": {"eager/receiver.hpp"},

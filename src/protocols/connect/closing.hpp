@@ -11,22 +11,30 @@
 
 #include <ucs/type/status.h>
 
+#include <cstdint>
 #include <string>
+
+#include "protocols/port/lane_port.hpp"
+#include "protocols/port/peer_port.hpp"
 
 namespace tagwire::proto {
 
-class Endpoint;
-
 class Closing {
   public:
-    explicit Closing(Endpoint& ep) : ep_(ep) {}
+    /// The ids are those of the workers on both sides.
+    Closing(const LanePort& lane, const PeerPort& peer, std::uint64_t own_id, std::uint64_t peer_id)
+        : lane_(lane), peer_(peer), is_lower_(own_id < peer_id), is_to_self_(own_id == peer_id) {}
     Closing(const Closing&) = delete;
     Closing& operator=(const Closing&) = delete;
 
     /// The program has the endpoint (again).
     void open(void* user_data);
+    /// The program closes it: it stays open until that has ended.
+    void begin() { is_closing_ = true; }
     /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
     void closed();
+    /// The program has it no more, because it has failed or is closed by force; nobody is told.
+    void lose();
     /// Everything ends with `status` for a reason of this side's own: the peer hears of it, and
     /// does not wait for what will not come.
     void end(ucs_status_t status);
@@ -49,6 +57,10 @@ class Closing {
     /// A flush; `is_close`: the peer's program closes, and all that it has sent was taken.
     void on_flush(bool is_close) { peer_may_go_ = is_close; }
 
+    /// The program has the endpoint; closing counts.
+    bool is_open() const { return is_open_; }
+    bool is_closing() const { return is_closing_; }
+    void* user_data() const { return user_data_; }
     bool has_left() const { return has_left_; }
     bool has_asked() const { return has_asked_; }
     bool peer_may_go() const { return peer_may_go_; }
@@ -58,21 +70,31 @@ class Closing {
     /// For people.
     std::string description() const;
 
-    /// Not UCS_OK: the peer has announced its end; the connection ends with this status.
-    ucs_status_t farewell = UCS_OK;
-    /// This worker goes, and the peer has said that its connection has ended.
-    bool has_gone = false;
-
   private:
     void tell_left();
 
-    Endpoint& ep_;
+    // The end of a receive reads the first two.
+    bool is_open_ = false;
+    bool is_closing_ = false;
     bool peer_is_closed_ = false;  // the peer's program has closed its own
     bool peer_may_go_ = false;     // it closes, and all that it has sent was taken
     bool has_said_bye_ = false;
     bool has_asked_ = false;  // to leave; nothing is sent before the answer
     bool has_left_ = false;   // has answered that it leaves
     bool told_left_ = false;  // the program: that the peer's one has closed
+
+  public:
+    /// This worker goes, and the peer has said that its connection has ended.
+    bool has_gone = false;
+    /// Not UCS_OK: the peer has announced its end; the connection ends with this status.
+    ucs_status_t farewell = UCS_OK;
+
+  private:
+    void* user_data_ = nullptr;
+    const LanePort& lane_;
+    const PeerPort& peer_;
+    const bool is_lower_;    // this side asks to leave
+    const bool is_to_self_;  // both ends are of this worker
 };
 
 }  // namespace tagwire::proto

@@ -327,7 +327,7 @@ tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {
 }
 
 void* tw_ep_user_data(tw_ep_h ep) {
-    return ep == nullptr ? nullptr : endpoint_of(ep).user_data;
+    return ep == nullptr ? nullptr : endpoint_of(ep).closing().user_data();
 }
 
 }  // extern "C"

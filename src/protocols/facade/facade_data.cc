@@ -511,10 +511,10 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
         return close_failed(worker_of(ep.worker), ep);
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
         return close_at_once(ep, op, request_p);
-    if (ep.is_closing)
+    if (ep.closing().is_closing())
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed already");
     const tw_status_t status = ep.flushes().call(RequestKind::kClose, op, request_p);
-    if (ep.is_closing || !ep.is_open)
+    if (ep.closing().is_closing() || !ep.closing().is_open())
         ep.forget_program();
     return status;
 } catch (const std::bad_alloc&) {

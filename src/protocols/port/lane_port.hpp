@@ -8,15 +8,30 @@
 // 2. A port refers to its owner, which outlives it. Threads: as the owner's.
 #pragma once
 
+#include <ucs/type/status.h>
+
+#include <cstdint>
+
 #include "protocols/wire/control_message.hpp"
 
 namespace tagwire::proto {
+
+enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
 /// The functions of one kind of owner; the first argument of each is the owner.
 struct LaneCalls {
     void (*control)(void* owner, const Control& message);
     void (*add_control)(void* owner, const Control& message);
+    ucs_status_t (*send_now)(void* owner, const Control& message);
+    void (*run)(void* owner);
+    EpState (*state)(const void* owner);
+    bool (*is_quiet)(const void* owner);
+    bool (*has_waiting)(const void* owner);
+    ucs_status_t (*flush)(void* owner);
+    std::uint32_t (*connection)(const void* owner);
+    void (*opened)(void* owner);
     void (*update_direct)(void* owner);
+    void (*fail)(void* owner, ucs_status_t status);
 };
 
 class LanePort {
@@ -33,8 +48,30 @@ class LanePort {
     void add_control(const Body& body) const {
         calls_->add_control(owner_, Control::of(body));
     }
+    /// Sends it ahead of those that wait. UCS_ERR_NO_RESOURCE: it was not sent.
+    template <class Body>
+    ucs_status_t send_now(const Body& body) const {
+        return calls_->send_now(owner_, Control::of(body));
+    }
+    /// Sends what waits.
+    void run() const { calls_->run(owner_); }
+
+    EpState state() const { return calls_->state(owner_); }
+    /// Nothing of either side is on its way.
+    bool is_quiet() const { return calls_->is_quiet(owner_); }
+    /// Operations or control messages wait to be sent.
+    bool has_waiting() const { return calls_->has_waiting(owner_); }
+    /// Asks the transport, with kReady, whether the peer's has all that the lane was given: UCS_OK.
+    ucs_status_t flush() const { return calls_->flush(owner_); }
+    /// The number by which the peer tells this connection from others.
+    std::uint32_t connection() const { return calls_->connection(owner_); }
+
+    /// The program has the endpoint (again): it has sent nothing.
+    void opened() const { calls_->opened(owner_); }
     /// Something has changed that decides whether the fast path is open.
     void update_direct() const { calls_->update_direct(owner_); }
+    /// Ends everything of the endpoint with `status`.
+    void fail(ucs_status_t status) const { calls_->fail(owner_, status); }
 
   private:
     void* owner_;

@@ -24,7 +24,7 @@ tw_status_t Flushes::call(RequestKind kind, const tw_op_t* op, tw_request_h* req
     request->done.ep = sender_handle(ep_);
     request->flags &= ~std::uint32_t{TW_OP_FENCE};
     if (kind == RequestKind::kClose)
-        ep_.is_closing = true;
+        ep_.closing().begin();
     // Messages that left on the fast path are not numbered; there are none before it is ready.
     if (ep_.state() != EpState::kReady && order_ == 0 && !awaits_tx(ep_)) {
         if (kind == RequestKind::kClose)

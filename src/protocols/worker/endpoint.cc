@@ -52,7 +52,10 @@ std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
-    : worker(owner), peer_id(peer), worker_id(of_worker) {}
+    : worker(owner),
+      peer_id(peer),
+      worker_id(of_worker),
+      closing_(port_, peer_port_, owner.id(), peer) {}
 
 Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())
@@ -113,7 +116,7 @@ void Endpoint::update_direct() {
     const bool is_direct = has_sent_ && state_ == EpState::kReady &&
                            rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
                            queue_.may_pass() && !eager_is_paused_ && !is_paused_ &&
-                           window_.is_open() && !is_closing && !closing_.has_asked();
+                           window_.is_open() && !closing_.is_closing() && !closing_.has_asked();
     is_direct_ = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
     const std::size_t end = is_direct && !gathers(*rail_) ? short_data_max_ + 1 : 0;
@@ -122,8 +125,8 @@ void Endpoint::update_direct() {
         return;
     unlocked_end_ = end;
     const bool is_free = has_sent_ && state_ == EpState::kReady && !gathers(*rail_) &&
-                         queue_.may_pass_directly() && !is_closing && !closing_.has_asked() &&
-                         rail_->can_get() && rail_->can_put();
+                         queue_.may_pass_directly() && !closing_.is_closing() &&
+                         !closing_.has_asked() && rail_->can_get() && rail_->can_put();
     rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
 }
@@ -297,7 +300,8 @@ void Endpoint::fail(ucs_status_t status) {
     // be lost with what its transports had under way.
     if (closing_.farewell != UCS_OK && status != UCS_ERR_CANCELED)
         status = closing_.farewell;
-    else if (closing_.peer_may_go() && !is_open && has_no_work() && status != UCS_ERR_CANCELED)
+    else if (closing_.peer_may_go() && !closing_.is_open() && has_no_work() &&
+             status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
     const Walk walk(worker);
     failure_ = status;

@@ -34,6 +34,7 @@
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/port/lane_port.hpp"
+#include "protocols/port/peer_port.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
@@ -104,8 +105,6 @@ struct RmaLane {
     // The peer's memory domain that it leads to; no key is there of the last of these.
     std::uint8_t peer_domain = kKeyDomainsMax;
 };
-
-enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
 class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
   public:
@@ -231,8 +230,11 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint32_t id = 0;           // by which the peer names itself, new for each connection
     std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it
     std::uint32_t peer_names = 0;   // by which we name ourselves
-    bool is_open = false;           // the program has it (closing counts)
-    bool is_closing = false;
+
+  private:
+    Closing closing_;  // beside them, for the ends of receives read it
+
+  public:
     bool wants_wireup = false;   // among those that PeerTable asks to work_slowly()
     bool is_retired = false;     // among those that PeerTable asks whether they can go
     bool is_up = false;          // the connection was told of, and its end was not
@@ -240,7 +242,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_unasked = false;     // made by its peer; the program has never had it
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
     std::uint64_t last_end = 0;  // the program was told of all its ends when it was told so many
-    void* user_data = nullptr;
     // Copies into and out of shared memory; with kReady.
     CopyChooser copy_in;
     CopyRule copy_out;
@@ -305,10 +306,11 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     EagerSender eager_{*this};
     RndvSender rndv_{*this};
     Flushes flushes_{*this};
-    Closing closing_{*this};
     Connector connector_{*this};
     static const LaneCalls kLaneCalls;
+    static const PeerCalls kPeerCalls;
     const LanePort port_{this, kLaneCalls};
+    const PeerPort peer_port_{this, kPeerCalls};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
 
@@ -332,7 +334,7 @@ inline bool is_to_tx_context(const Endpoint& ep) {
 /// The endpoint that the program has to the worker of a transmit context.
 tw_ep_h handle_of_worker(const Endpoint& ep);
 inline tw_ep_h Endpoint::handle() {
-    if (is_open && !is_closing) [[likely]]
+    if (closing_.is_open() && !closing_.is_closing()) [[likely]]
         return this;
     return is_to_tx_context(*this) ? handle_of_worker(*this) : nullptr;
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ports of an endpoint, by which its parts reach it.
+#include <uct/api/uct.h>
+
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -8,6 +12,9 @@ namespace {
 
 Endpoint& as_endpoint(void* owner) {
     return *static_cast<Endpoint*>(owner);
+}
+const Endpoint& as_endpoint(const void* owner) {
+    return *static_cast<const Endpoint*>(owner);
 }
 
 }  // namespace
@@ -17,7 +24,35 @@ constinit const LaneCalls Endpoint::kLaneCalls{
                   const Control& message) { as_endpoint(ep).queue_.push_control(message); },
     .add_control = [](void* ep,
                       const Control& message) { as_endpoint(ep).queue_.add_control(message); },
+    .send_now = [](void* ep,
+                   const Control& message) { return as_endpoint(ep).queue_.send_now(message); },
+    .run = [](void* ep) { as_endpoint(ep).queue_.run(); },
+    .state = [](const void* ep) { return as_endpoint(ep).state_; },
+    .is_quiet = [](const void* ep) { return as_endpoint(ep).is_quiet(); },
+    .has_waiting = [](const void* ep) { return !as_endpoint(ep).queue_.is_empty(); },
+    .flush =
+        [](void* ep) { return uct_ep_flush(as_endpoint(ep).lane_, UCT_FLUSH_FLAG_LOCAL, nullptr); },
+    .connection = [](const void* ep) { return as_endpoint(ep).connector_.number(); },
+    .opened = [](void* ep) { as_endpoint(ep).opened(); },
     .update_direct = [](void* ep) { as_endpoint(ep).update_direct(); },
+    .fail = [](void* ep, ucs_status_t status) { as_endpoint(ep).fail(status); },
+};
+
+constinit const PeerCalls Endpoint::kPeerCalls{
+    .asked = [](void* ep) { as_endpoint(ep).worker.peers().asked(as_endpoint(ep)); },
+    .retire = [](void* ep) { as_endpoint(ep).worker.peers().retire(as_endpoint(ep)); },
+    .linger = [](void* ep) { as_endpoint(ep).worker.peers().linger(as_endpoint(ep).take_lane()); },
+    .reconnect = [](void* ep) { as_endpoint(ep).worker.peers().reconnect(as_endpoint(ep)); },
+    .tell_anew = [](void* ep) { as_endpoint(ep).worker.peers().tell_anew(as_endpoint(ep)); },
+    .tell_event =
+        [](void* ep, tw_peer_event_t event) {
+            as_endpoint(ep).worker.peers().tell_event(as_endpoint(ep), event);
+        },
+    .tell_end =
+        [](void* ep, ucs_status_t status) {
+            as_endpoint(ep).worker.peers().tell_end(as_endpoint(ep), status);
+        },
+    .release_contexts = [](void* ep) { release_tx(as_endpoint(ep)); },
 };
 
 }  // namespace tagwire::proto

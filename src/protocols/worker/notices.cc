@@ -65,7 +65,7 @@ void Notices::tell(const Notice& notice) const {
     if (notice.ep == nullptr)
         return;
     notice.ep->has_notice = false;
-    if (!notice.ep->is_open || notice.ep->is_closing)
+    if (!notice.ep->closing().is_open() || notice.ep->closing().is_closing())
         return;
     const Unlocked callback(worker_);
     params_.ep_failed(params_.ep_failed_arg, notice.ep, notice.status);

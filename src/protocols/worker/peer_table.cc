@@ -84,7 +84,7 @@ Endpoint* PeerTable::make_endpoint(std::uint64_t peer_id, std::uint64_t worker_i
 ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* user_data,
                                 Endpoint** ep_p) {
     Endpoint* ep = endpoint_to(address.id);
-    if (ep != nullptr && ep->is_open)
+    if (ep != nullptr && ep->closing().is_open())
         return UCS_ERR_ALREADY_EXISTS;
     // One that has left is the past; its destruction follows.
     if (ep != nullptr && ep->closing().has_left()) {
@@ -127,19 +127,19 @@ ucs_status_t PeerTable::connect(const Address& address, unsigned flags, void* us
 bool PeerTable::is_engaged(std::uint64_t worker_id) const {
     Endpoint* const ep = endpoint_to(worker_id);
     return ep != nullptr && worker_id != worker_.id() &&
-           (ep->is_closing || !ep->closing().peer_is_closed());
+           (ep->closing().is_closing() || !ep->closing().peer_is_closed());
 }
 
 /// The program's endpoint fails, so that it hears of the end, and closes that one. The peer hears
 /// of it by the hello of the next one.
 void PeerTable::end_left(std::uint64_t worker_id, bool is_asked) {
     Endpoint* ep = endpoint_to(worker_id);
-    if (ep == nullptr || worker_id == worker_.id() || ep->is_closing)
+    if (ep == nullptr || worker_id == worker_.id() || ep->closing().is_closing())
         return;
     const bool was_left = is_asked ? ep->closing().peer_is_closed() : ep->closing().is_closed();
     if (!was_left || ep->closing().has_left())
         return;
-    if (!ep->is_open)
+    if (!ep->closing().is_open())
         tell_end(*ep, UCS_OK);
     ep->fail(UCS_ERR_NOT_CONNECTED);
 }
@@ -162,7 +162,7 @@ ucs_status_t PeerTable::open_tx(Endpoint& front, TxPart& part) {
         ep = make_endpoint(front.worker_id, front.worker_id);
     if (ep == nullptr)
         return UCS_ERR_NO_MEMORY;
-    TW_ASSERT(!ep->is_open);
+    TW_ASSERT(!ep->closing().is_open());
     ep->tx.front = &front;
     ep->tx.part = &part;
     ep->closing().open(nullptr);
@@ -332,7 +332,7 @@ bool PeerTable::is_due(Ending& ending) {
     if (ending.refused_until == 0)
         return --ending.passes == 0;
     Endpoint* const ep = endpoint_to(ending.peer_id);
-    if (ep == nullptr || ep->peer_names != ending.peer_names || ep->is_open)
+    if (ep == nullptr || ep->peer_names != ending.peer_names || ep->closing().is_open())
         return true;
     if (ep->state() == EpState::kReady) {
         ending.is_told = ending.is_told || ep->closing().say_reset(false);
@@ -357,7 +357,8 @@ unsigned PeerTable::end_connections() {
         Endpoint* const ep = endpoint_to(ending.peer_id);
         const bool is_refusal = ending.refused_until != 0;
         refusals_ -= is_refusal ? 1 : 0;
-        if (ep != nullptr && ep->peer_names == ending.peer_names && !(is_refusal && ep->is_open))
+        if (ep != nullptr && ep->peer_names == ending.peer_names &&
+            !(is_refusal && ep->closing().is_open()))
             ep->fail(ending.status);
     }
     return static_cast<unsigned>(due.size());
@@ -415,9 +416,8 @@ void PeerTable::ask_wireup(Endpoint& ep) {
 }
 
 void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
-    if (!ep.is_open || ep.is_closing) {
-        ep.is_open = false;
-        release_tx(ep);
+    if (!ep.closing().is_open() || ep.closing().is_closing()) {
+        ep.closing().lose();
         retire(ep);
     } else if (ep.tx.front != nullptr) {
         worker_.own_tx->has_failed(ep, status);
@@ -456,8 +456,7 @@ void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
 }
 
 void PeerTable::close(Endpoint& ep) {
-    ep.is_open = false;
-    release_tx(ep);
+    ep.closing().lose();
     ep.closing().end(UCS_ERR_CANCELED);
     retire(ep);
 }

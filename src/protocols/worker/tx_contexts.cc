@@ -123,7 +123,7 @@ tw_status_t EpTxContexts::flush(RequestKind kind) {
     const bool is_close = kind == RequestKind::kClose;
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
-        if (part.ep == nullptr || !part.ep->is_open || part.ep->is_closing)
+        if (part.ep == nullptr || !part.ep->closing().is_open() || part.ep->closing().is_closing())
             continue;
         if (is_close && !has_begun_ && part.ep->has_no_work()) {
             // Nothing was sent, and nobody else would end it.
@@ -168,7 +168,7 @@ void EpTxContexts::release() {
         if (ep == nullptr)
             continue;
         ep->tx.part = nullptr;
-        if (ep->is_open)
+        if (ep->closing().is_open())
             part.context->worker->peers().close(*ep);
     }
     front_ = nullptr;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fakes in place of the endpoint and worker of a part of the messaging layer that is tested alone:
-// they write down what the part asks for.
+// they write down what the part asks for, and answer what the test has set.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
 #include "protocols/port/lane_port.hpp"
+#include "protocols/port/peer_port.hpp"
 
 namespace tagwire::test {
 
@@ -25,30 +28,107 @@ class Sent {
             messages_,
             [](const proto::Control& message) { return message.operation() == Body::kOp; }));
     }
+    proto::Control back() const { return messages_.back(); }
+    proto::Control pop() {
+        const proto::Control oldest = messages_.front();
+        messages_.pop_front();
+        return oldest;
+    }
+    const std::deque<proto::Control>& all() const { return messages_; }
     void clear() { messages_.clear(); }
 
   private:
-    std::vector<proto::Control> messages_;
+    std::deque<proto::Control> messages_;
 };
 
+/// In place of an endpoint, for LanePort. A lane that has failed sends nothing.
 struct FakeLane {
     FakeLane() = default;
     FakeLane(const FakeLane&) = delete;
     FakeLane& operator=(const FakeLane&) = delete;
 
+    proto::EpState state = proto::EpState::kReady;
+    bool is_quiet = true;
+    bool has_waiting = false;
+    ucs_status_t room = UCS_OK;     // of send_now()
+    ucs_status_t arrived = UCS_OK;  // of flush()
+
     Sent sent, added;
+    unsigned opened = 0, runs = 0, flushes = 0;
+    std::vector<ucs_status_t> failures;
     std::function<void()> on_update = [] {};
 
     const proto::LanePort port{this, kCalls};
+    static constexpr std::uint32_t kConnection = 7;
 
   private:
     static FakeLane& of(void* owner) { return *static_cast<FakeLane*>(owner); }
+    static const FakeLane& of(const void* owner) { return *static_cast<const FakeLane*>(owner); }
+
+    void add(Sent& to, const proto::Control& message) const {
+        if (state != proto::EpState::kFailed)
+            to.add(message);
+    }
+    ucs_status_t send_now(const proto::Control& message) {
+        if (room == UCS_OK)
+            sent.add(message);
+        return room;
+    }
+    void fail(ucs_status_t status) {
+        if (state == proto::EpState::kFailed)
+            return;
+        state = proto::EpState::kFailed;
+        failures.push_back(status);
+    }
 
     static constexpr proto::LaneCalls kCalls{
-        .control = [](void* lane, const proto::Control& message) { of(lane).sent.add(message); },
+        .control = [](void* lane,
+                      const proto::Control& message) { of(lane).add(of(lane).sent, message); },
         .add_control = [](void* lane,
-                          const proto::Control& message) { of(lane).added.add(message); },
+                          const proto::Control& message) { of(lane).add(of(lane).added, message); },
+        .send_now = [](void* lane,
+                       const proto::Control& message) { return of(lane).send_now(message); },
+        .run = [](void* lane) { ++of(lane).runs; },
+        .state = [](const void* lane) { return of(lane).state; },
+        .is_quiet = [](const void* lane) { return of(lane).is_quiet; },
+        .has_waiting = [](const void* lane) { return of(lane).has_waiting; },
+        .flush =
+            [](void* lane) {
+                ++of(lane).flushes;
+                return of(lane).arrived;
+            },
+        .connection = [](const void*) { return kConnection; },
+        .opened = [](void* lane) { ++of(lane).opened; },
         .update_direct = [](void* lane) { of(lane).on_update(); },
+        .fail = [](void* lane, ucs_status_t status) { of(lane).fail(status); },
+    };
+};
+
+/// In place of an endpoint, for PeerPort.
+struct FakePeer {
+    FakePeer() = default;
+    FakePeer(const FakePeer&) = delete;
+    FakePeer& operator=(const FakePeer&) = delete;
+
+    unsigned asked = 0, lingers = 0, reconnects = 0, told_anew = 0, released = 0;
+    bool is_retired = false;  // progress asks for leave()
+    std::vector<tw_peer_event_t> events;
+    std::vector<ucs_status_t> ends;
+
+    const proto::PeerPort port{this, kCalls};
+
+  private:
+    static FakePeer& of(void* owner) { return *static_cast<FakePeer*>(owner); }
+
+    static constexpr proto::PeerCalls kCalls{
+        .asked = [](void* peer) { ++of(peer).asked; },
+        .retire = [](void* peer) { of(peer).is_retired = true; },
+        .linger = [](void* peer) { ++of(peer).lingers; },
+        .reconnect = [](void* peer) { ++of(peer).reconnects; },
+        .tell_anew = [](void* peer) { ++of(peer).told_anew; },
+        .tell_event = [](void* peer, tw_peer_event_t event) { of(peer).events.push_back(event); },
+        .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
+        .release_contexts = [](void* peer) { ++of(peer).released; },
     };
 };
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The port by which a part of an endpoint reaches the table of peers, on behalf of its endpoint.
+// As lane_port.hpp.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include "protocols/api/tw_context.h"
+
+namespace tagwire::proto {
+
+struct PeerCalls {
+    void (*asked)(void* owner);
+    void (*retire)(void* owner);
+    void (*linger)(void* owner);
+    void (*reconnect)(void* owner);
+    void (*tell_anew)(void* owner);
+    void (*tell_event)(void* owner, tw_peer_event_t event);
+    void (*tell_end)(void* owner, ucs_status_t status);
+    void (*release_contexts)(void* owner);
+};
+
+class PeerPort {
+  public:
+    PeerPort(void* owner, const PeerCalls& calls) : owner_(owner), calls_(&calls) {}
+
+    /// The program has the endpoint.
+    void asked() const { calls_->asked(owner_); }
+    /// It is asked in progress whether it can be destroyed (Closing::leave()).
+    void retire() const { calls_->retire(owner_); }
+    /// Its lane is its own no more, and goes when all that it was given has arrived, or soon.
+    void linger() const { calls_->linger(owner_); }
+    /// The connection has ended, and the program wants the endpoint: it makes a new one.
+    void reconnect() const { calls_->reconnect(owner_); }
+    /// The peer hears of the end by another connection.
+    void tell_anew() const { calls_->tell_anew(owner_); }
+    /// The program hears that the one of the peer has left, or is back.
+    void tell_event(tw_peer_event_t event) const { calls_->tell_event(owner_, event); }
+    /// ... that the connection has ended; UCS_OK: neither side wants it.
+    void tell_end(ucs_status_t status) const { calls_->tell_end(owner_, status); }
+    /// Endpoints of transmit contexts that send in place of this one go.
+    void release_contexts() const { calls_->release_contexts(owner_); }
+
+  private:
+    void* owner_;
+    const PeerCalls* calls_;
+};
+
+}  // namespace tagwire::proto
