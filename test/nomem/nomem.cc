@@ -7,7 +7,8 @@
 // the virtual HCA ever see one fail.
 //
 // TAGWIRE_TEST_NOMEM_LIBRARY=<name>: how the name of the library under test begins; libtagwire.so
-// without it. One that is loaded later is found when the program names or arms.
+// without it; empty: the program itself, which has the library's object files. One that is loaded
+// later is found when the program names or arms.
 // TAGWIRE_TEST_NOMEM_RATE=<n>: one of n allocations fails; 0, the default: none.
 // TAGWIRE_TEST_NOMEM_SEED=<n>: which ones; 1 without it.
 // TAGWIRE_TEST_NOMEM_BYTES_MIN=<n>: only those of at least so many bytes.
@@ -94,7 +95,10 @@ int add_library(dl_phdr_info* info, std::size_t, void*) {
     }
     const char* slash = std::strrchr(info->dlpi_name, '/');
     const char* name = slash == nullptr ? info->dlpi_name : slash + 1;
-    if (std::strncmp(name, tested_name, std::strlen(tested_name)) == 0)
+    const bool is_tested = *tested_name == '\0'
+                               ? *name == '\0'
+                               : std::strncmp(name, tested_name, std::strlen(tested_name)) == 0;
+    if (is_tested)
         libraries.tested = range;
     // A sanitizer's backtrace() has a frame of its runtime.
     constexpr const char* kNeutral[] = {"libc.so",     "libstdc++.so", "libgcc_s.so", "libasan.so",

@@ -114,7 +114,7 @@ void AmReceiver::give(AmCall& call) {
 void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind) {
     AmBody body;
     const bool has_more = (header.flags & kMoreParts) != 0;
-    if (!decode(header, behind, &body) || (has_more && ep.has_incoming))
+    if (!decode(header, behind, &body) || (has_more && ep.incoming.is_under_way))
         return static_cast<void>(worker_.drop("active message", behind.size()));
     if (has_more && find(body.word.id) != nullptr) {
         Arrival arrival = arrival_of(body.word, body.eager, body.header);
@@ -124,11 +124,7 @@ void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind
         return;
     }
     if (has_more) {  // the parts that come are dropped, too
-        ep.has_incoming = true;
-        ep.incoming_request = nullptr;
-        ep.incoming_message = nullptr;
-        ep.incoming_bytes = body.eager.data.size();
-        ep.incoming_length = body.eager.length;
+        ep.incoming.begin(nullptr, body.eager.data.size(), body.eager.length);
         drop(body.word.id);
     } else {
         AmCall call = am_call(worker_, ep, body.word, body.eager.data.data(),
@@ -141,7 +137,7 @@ void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind
 }
 
 void AmReceiver::complete(Unexpected& message) {
-    Endpoint& ep = *message.ep;
+    Endpoint& ep = sender_of(message);
     const std::uint32_t send_id = std::exchange(message.send_id, 0);
     const bool wants_ack = std::exchange(message.flags, 0) != 0;
     give_message(ep, message);

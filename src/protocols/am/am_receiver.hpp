@@ -20,6 +20,7 @@
 
 namespace tagwire::proto {
 
+class Endpoint;
 class WorkerCore;
 
 struct AmHandler {

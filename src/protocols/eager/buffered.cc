@@ -24,11 +24,11 @@ void BufferedReceives::buffer(Request& request, Endpoint& ep, const Arrival& arr
 void BufferedReceives::buffer_message(Request& request, Unexpected& message) {
     worker_.matches().claim(message);
     message.waiting = &request;
-    if (message.ep == nullptr)
+    if (message.peer == nullptr)
         return report_buffered(message);
     if (message.is_rndv)
         return fetch(request, message);
-    Endpoint& ep = *message.ep;
+    Endpoint& ep = sender_of(message);
     const bool asks_for_ack = (message.flags & kAckMatch) != 0;
     const std::uint32_t send_id = message.send_id;
     message.flags &= ~std::uint32_t{kAckMatch};
@@ -76,7 +76,7 @@ void BufferedReceives::fetch(Request& request, Unexpected& message) {
     own->buffer.base = message.start;
     own->buffer.length = bytes;
     message.fetch = own;
-    Endpoint& ep = *message.ep;
+    Endpoint& ep = sender_of(message);
     worker_.set_outstanding(request, ep);
     worker_.matches().grow(message, bytes);
     worker_.receiver().begin_rndv(*own, ep, message.rts, {message.data(), message.received});

@@ -15,7 +15,7 @@ void Receiver::describe(Request& request, const Unexpected& message) {
     done.imm = message.imm;
     done.length = done.message_length = message.length;
     done.source = message.worker_id;
-    done.ep = message.ep == nullptr ? nullptr : message.ep->handle();
+    done.ep = message.peer == nullptr ? nullptr : sender_of(message).handle();
     done.flags |= flag_if((message.flags & kImm) != 0, TW_DONE_IMM);
 }
 

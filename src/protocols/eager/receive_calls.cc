@@ -114,7 +114,7 @@ void Receiver::give_message(Request& request, Unexpected& message) {
     worker_.matches().take(message);
     if ((request.flags & TW_OP_BUFFERED) != 0)
         return buffered_.buffer_message(request, message);
-    if (message.has_failed || message.is_canceled || message.ep == nullptr) {
+    if (message.has_failed || message.is_canceled || message.peer == nullptr) {
         describe(request, message);
         if (message.has_failed || message.is_canceled) {
             const auto status = message.is_canceled ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET;
@@ -129,7 +129,7 @@ void Receiver::give_message(Request& request, Unexpected& message) {
         worker_.matches().release(message);
         return worker_.finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
     }
-    Endpoint& ep = *message.ep;
+    Endpoint& ep = sender_of(message);
     const Arrival arrival{message.tag,     message.imm,     message.length,
                           message.flags,   message.send_id, {message.data(), message.received},
                           message.is_rndv, message.rts,     true};
@@ -140,11 +140,11 @@ void Receiver::give_message(Request& request, Unexpected& message) {
 /// The sender learns that it was taken, and it is freed; `message` is in no matcher.
 void Receiver::discard(Unexpected& message) {
     worker_.matches().take(message);
-    if (Endpoint* ep = message.is_canceled ? nullptr : message.ep) {
+    if (MatchPeer* peer = message.is_canceled ? nullptr : message.peer) {
         if (message.is_rndv)
-            ep->control(Ats{.send_id = message.send_id, .status = UCS_OK});
+            peer->lane.control(Ats{.send_id = message.send_id, .status = UCS_OK});
         else if ((message.flags & kAcks) != 0)
-            ep->control(Ack{message.send_id});
+            peer->lane.control(Ack{message.send_id});
     }
     worker_.matches().release(message);
 }
@@ -186,8 +186,7 @@ void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t s
 }
 
 void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
-    ep.has_incoming = false;
-    ep.incoming_message = nullptr;
+    ep.incoming.end();
     worker_.matches().drop_messages_of(ep);
     while (!ep.announced.empty())
         drop_announced(ep);

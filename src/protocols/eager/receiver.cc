@@ -9,6 +9,7 @@
 #include "protocols/cost/advisor.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
+#include "protocols/wire/limits.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -21,13 +22,18 @@ namespace {
 /// So many announced messages are nothing to hold a peer back for.
 constexpr std::size_t kAnnouncedFew = 64;
 
+// The sender's window counts at least what is kept here: an announced message is counted twice by
+// both sides.
+static_assert(sizeof(Announced) + sizeof(Envelope) <= kMessageBytes);
+
 }  // namespace
 
 /// The slow path of an eager message; `request` has been matched, if it is not null. Returns false
 /// if the message is malformed; it has been dropped.
 bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
     EagerBody body;
-    if (!decode(header, behind, &body) || ((header.flags & kMoreParts) != 0 && ep.has_incoming))
+    if (!decode(header, behind, &body) ||
+        ((header.flags & kMoreParts) != 0 && ep.incoming.is_under_way))
         return worker_.drop("eager message", behind.size());
     Arrival arrival{};
     arrival.tag = header.tag;
@@ -188,12 +194,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     }
     request.offset = now;
     worker_.set_outstanding(request, ep);
-    ep.has_incoming = true;
-    ep.incoming_request = &request;
-    ep.incoming_message = nullptr;
-    ep.incoming_bytes = arrival.bytes.size();
-    ep.incoming_length = arrival.length;
-    ep.incoming_timing = timing;
+    ep.incoming.begin(&request, arrival.bytes.size(), arrival.length, timing);
 }
 
 /// All data of an eager message is in the buffer.
@@ -206,31 +207,29 @@ void Receiver::end_receive(Request& request, Endpoint& ep) {
 }
 
 bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
-    if (!ep.has_incoming || bytes.size() > ep.incoming_length - ep.incoming_bytes)
+    IncomingParts& incoming = ep.incoming;
+    if (!incoming.has_room(bytes.size()))
         return false;
-    if (Request* request = ep.incoming_request) {
+    if (Request* request = incoming.request) {
         if (request->offset < request->wanted) {
             const std::size_t now =
                 std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
             request->buffer.scatter(request->offset, bytes.data(), now,
-                                    ep.copy_out.kind_for(ep.incoming_length));
+                                    ep.copy_out.kind_for(incoming.length));
             request->offset += now;
         }
-    } else if (Unexpected* message = ep.incoming_message) {
+    } else if (Unexpected* message = incoming.message) {
         std::memcpy(message->data() + message->received, bytes.data(), bytes.size());
         message->received += bytes.size();
     }
-    ep.incoming_bytes += bytes.size();
-    const bool is_last = ep.incoming_bytes == ep.incoming_length;
-    Request* const request = is_last ? ep.incoming_request : nullptr;
-    Unexpected* const message = ep.incoming_message;
-    if (is_last) {
-        ep.has_incoming = false;
-        ep.incoming_message = nullptr;
-        ep.incoming_request = nullptr;
-    }
-    if (request != nullptr && ep.incoming_timing.is_wanted())
-        learn(ep, false, ep.incoming_length, ep.incoming_timing);
+    incoming.bytes += bytes.size();
+    const bool is_last = incoming.bytes == incoming.length;
+    Request* const request = is_last ? incoming.request : nullptr;
+    Unexpected* const message = incoming.message;
+    if (is_last)
+        incoming.end();
+    if (request != nullptr && incoming.timing.is_wanted())
+        learn(ep, false, incoming.length, incoming.timing);
     // The last step: a handler may take the message.
     if (request != nullptr)
         end_receive(*request, ep);

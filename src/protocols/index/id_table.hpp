@@ -12,8 +12,17 @@
 
 namespace tagwire::proto {
 
+/// The number of objects in a table.
+class IdCount {
+  public:
+    std::size_t size() const { return size_; }
+
+  protected:
+    std::size_t size_ = 0;
+};
+
 template <class T>
-class IdTable {
+class IdTable : public IdCount {
   public:
     static constexpr unsigned kIndexBits = 24;
     static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
@@ -73,8 +82,6 @@ class IdTable {
         return generation != 0 && place.id != id && age < kPastMax;
     }
 
-    std::size_t size() const { return size_; }
-
     /// Visits all; `visit` may remove the one that it gets.
     template <class Visit>
     void for_each(Visit visit) {
@@ -109,7 +116,6 @@ class IdTable {
     std::uint32_t mask_ = 0;   // finds the place of any number, if it has one
     ucs::ReserveVector<Place> places_;
     ucs::ReserveDeque<std::uint32_t> free_;  // places; the first rests longest
-    std::size_t size_ = 0;
 };
 
 }  // namespace tagwire::proto

@@ -9,11 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "protocols/api/tw_am.h"
 #include "protocols/match/arrival.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/wire/limits.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/memory/copy_short.hpp"
 
@@ -24,10 +23,8 @@ namespace {
 /// Allocator overhead per block.
 constexpr std::size_t kHeapBytes = 16;
 
-// The sender's window counts at least what is kept here. An announced message is counted twice by
-// both sides.
+// The sender's window counts at least what is kept here.
 static_assert(sizeof(Unexpected) + kHeapBytes <= kMessageBytes);
-static_assert(sizeof(Announced) + sizeof(Envelope) <= kMessageBytes);
 static_assert(MatchTable::kNoticeBytes <= kMessageBytes);
 
 /// The program's header is there as well; lengths are those of the data.
@@ -61,84 +58,84 @@ bool is_half(const Unexpected& message) {
 
 /// If its peer keeps to the protocol, the message began while the window was open: all that came
 /// before it, after the peer was told to pause, was within the window.
-bool MatchTable::may_keep(Endpoint& ep, std::uint64_t bytes) {
-    if (!ep.told_to_pause)
+bool MatchTable::may_keep(MatchPeer& peer, std::uint64_t bytes) {
+    if (!peer.budget.told_to_pause)
         return true;
-    const std::uint64_t before = ep.sent_on;
-    ep.sent_on += bytes;
+    const std::uint64_t before = peer.budget.sent_on;
+    peer.budget.sent_on += bytes;
     return before <= kWindowBytes || !budget_.would_be_passed(bytes);
 }
 
-bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
-    if (may_keep(ep, bytes))
+bool MatchTable::admit(MatchPeer& peer, std::uint64_t bytes) {
+    if (may_keep(peer, bytes))
         return true;
     TW_LOG_ERROR(
         "endpoint to worker %016lx fails, and its unexpected messages are dropped: its peer sent "
         "%zu bytes while it was paused; of TAGWIRE_UNEXPECTED_BYTES=%zu, %zu are in use",
-        ep.worker_id, static_cast<std::size_t>(ep.sent_on),
+        peer.worker_id, static_cast<std::size_t>(peer.budget.sent_on),
         static_cast<std::size_t>(options_.unexpected_bytes),
         static_cast<std::size_t>(budget_.bytes()));
-    ep.has_flooded = true;
-    ep.closing().end(UCS_ERR_EXCEEDS_LIMIT);
+    peer.budget.has_flooded = true;
+    peer.lane.end(UCS_ERR_EXCEEDS_LIMIT);
     return false;
 }
 
-void MatchTable::pause_if_full(Endpoint& ep) {
+void MatchTable::pause_if_full(MatchPeer& peer) {
     drop_orphans();
-    const bool is_data_full = ep.held_bytes > share() / 2 || budget_.is_data_held();
-    if (is_data_full && !ep.told_to_pause_eager) {
-        ep.told_to_pause_eager = has_paused_eager_ = true;
-        worker_.count(WorkerCounter::kPausedEager);
-        ep.control(PauseEager{});
+    const bool is_data_full = peer.budget.held_bytes > share() / 2 || budget_.is_data_held();
+    if (is_data_full && !peer.budget.told_to_pause_eager) {
+        peer.budget.told_to_pause_eager = has_paused_eager_ = true;
+        worker_.counters.add(WorkerCounter::kPausedEager);
+        peer.lane.control(PauseEager{});
     }
-    if (budget_.is_all_held() && !ep.told_to_pause) {
-        ep.told_to_pause = has_paused_ = true;
-        ep.sent_on = 0;
-        worker_.count(WorkerCounter::kPaused);
-        ep.control(Pause{});
+    if (budget_.is_all_held() && !peer.budget.told_to_pause) {
+        peer.budget.told_to_pause = has_paused_ = true;
+        peer.budget.sent_on = 0;
+        worker_.counters.add(WorkerCounter::kPaused);
+        peer.lane.control(Pause{});
     }
 }
 
-void MatchTable::charge(Endpoint& ep, std::size_t bytes) {
+void MatchTable::charge(MatchPeer& peer, std::size_t bytes) {
     budget_.add(bytes);
-    ep.held_bytes += bytes;
+    peer.budget.held_bytes += bytes;
 }
 
-void MatchTable::refund(Endpoint& ep, std::size_t bytes) {
+void MatchTable::refund(MatchPeer& peer, std::size_t bytes) {
     budget_.remove(bytes);
-    ep.held_bytes -= bytes;
+    peer.budget.held_bytes -= bytes;
 }
 
 /// The part of the budget that one peer has: with half of it in use, its eager data is paused.
 std::size_t MatchTable::share() const {
-    return options_.unexpected_bytes / (worker_.endpoints().size() + 1);
+    return options_.unexpected_bytes / (worker_.peers.size() + 1);
 }
 
-bool MatchTable::may_send_data(const Endpoint& ep) const {
-    return ep.held_bytes <= share() / 4 && budget_.is_data_resumed();
+bool MatchTable::may_send_data(const MatchPeer& peer) const {
+    return peer.budget.held_bytes <= share() / 4 && budget_.is_data_resumed();
 }
 
-void MatchTable::resume_if_free(Endpoint* ep) {
-    if (ep != nullptr && ep->told_to_pause_eager && may_send_data(*ep)) {
-        ep->told_to_pause_eager = false;
-        ep->control(ResumeEager{});
-    } else if (ep != nullptr && ep->told_to_pause_eager) {
+void MatchTable::resume_if_free(MatchPeer* peer) {
+    if (peer != nullptr && peer->budget.told_to_pause_eager && may_send_data(*peer)) {
+        peer->budget.told_to_pause_eager = false;
+        peer->lane.control(ResumeEager{});
+    } else if (peer != nullptr && peer->budget.told_to_pause_eager) {
         has_paused_eager_ = true;
     }
     if (has_paused_eager_ && budget_.is_data_resumed()) {
         has_paused_eager_ = false;
-        worker_.endpoints().for_each([&](Endpoint& held) {
-            if (held.told_to_pause_eager && may_send_data(held)) {
-                held.told_to_pause_eager = false;
-                held.control(ResumeEager{});
+        worker_.visit_peers(worker_.owner, *this, [](MatchTable& table, MatchPeer& held) {
+            if (held.budget.told_to_pause_eager && table.may_send_data(held)) {
+                held.budget.told_to_pause_eager = false;
+                held.lane.control(ResumeEager{});
             }
         });
     }
     if (has_paused_ && budget_.is_all_resumed()) {
         has_paused_ = false;
-        worker_.endpoints().for_each([](Endpoint& held) {
-            if (std::exchange(held.told_to_pause, false))
-                held.control(Resume{});
+        worker_.visit_peers(worker_.owner, *this, [](MatchTable&, MatchPeer& held) {
+            if (std::exchange(held.budget.told_to_pause, false))
+                held.lane.control(Resume{});
         });
     }
 }
@@ -153,7 +150,7 @@ void MatchTable::drop_orphans() {
                 oldest.worker_id, static_cast<std::size_t>(options_.unexpected_bytes),
                 static_cast<std::size_t>(options_.envelopes_max));
         }
-        worker_.count(WorkerCounter::kOrphansDropped);
+        worker_.counters.add(WorkerCounter::kOrphansDropped);
         space(oldest.is_tagged).unexpected.remove(oldest);
         release(oldest);
     }
@@ -195,7 +192,7 @@ void MatchTable::free(Unexpected& message) {
         ucs::reserve_free(&message);
 }
 
-Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
+Unexpected* MatchTable::make(MatchPeer& peer, const Arrival& arrival) {
     const bool is_limited = !may_be_urgent(arrival) && !arrival.is_admitted;
     if (is_limited && !arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
         TW_LOG_ERROR(
@@ -203,26 +200,26 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
             "endpoint fails",
             static_cast<std::size_t>(arrival.length),
             static_cast<std::size_t>(options_.unexpected_bytes));
-        ep.closing().end(UCS_ERR_EXCEEDS_LIMIT);
+        peer.lane.end(UCS_ERR_EXCEEDS_LIMIT);
         return nullptr;
     }
     const std::size_t behind =
         arrival.is_rndv ? arrival.bytes.size() + arrival.am_header.size() : arrival.length;
     const std::size_t held = bytes_of(behind);
-    if (is_limited && !admit(ep, held))
+    if (is_limited && !admit(peer, held))
         return nullptr;
     Unexpected* const message = allocate(behind);
     if (message == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint fails",
                      behind);
-        ep.closing().end(UCS_ERR_NO_MEMORY);
+        peer.lane.end(UCS_ERR_NO_MEMORY);
         return nullptr;
     }
     message->tag = arrival.tag;
-    message->source = ep.source;
-    message->ep = &ep;
-    message->sender = ep.id;
-    message->worker_id = ep.worker_id;
+    message->source = peer.source;
+    message->peer = &peer;
+    message->sender = peer.id;
+    message->worker_id = peer.worker_id;
     message->imm = arrival.imm;
     message->length = arrival.length;
     message->flags = arrival.flags;
@@ -236,40 +233,35 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
         std::memcpy(message->data(), arrival.bytes.data(), arrival.bytes.size());
     if (arrival.is_am)
         add_header(*message, arrival.am_header);
-    if (!arrival.is_rndv && arrival.bytes.size() < arrival.length) {
-        ep.has_incoming = true;
-        ep.incoming_request = nullptr;
-        ep.incoming_message = message;
-        ep.incoming_bytes = arrival.bytes.size();
-        ep.incoming_length = arrival.length;
-    }
+    if (!arrival.is_rndv && arrival.bytes.size() < arrival.length)
+        peer.incoming.begin(*message, arrival.bytes.size(), arrival.length);
     budget_.add(held);
-    ep.held_bytes += held;
-    ep.kept.push_back(*message);
+    peer.budget.held_bytes += held;
+    peer.kept.push_back(*message);
     return message;
 }
 
-void MatchTable::add(Endpoint& ep, const Arrival& arrival) {
-    Unexpected* message = make(ep, arrival);
+void MatchTable::add(MatchPeer& peer, const Arrival& arrival) {
+    Unexpected* message = make(peer, arrival);
     if (message == nullptr)
         return;
-    worker_.count(WorkerCounter::kRxUnexpected);
+    worker_.counters.add(WorkerCounter::kRxUnexpected);
     space(message->is_tagged).unexpected.add(*message);
     if (message->send_id != 0)
         name(*message);
-    pause_if_full(ep);
+    pause_if_full(peer);
 }
 
-bool MatchTable::add_plain(Endpoint& ep, const Header& header, std::uint64_t imm,
+bool MatchTable::add_plain(MatchPeer& peer, const Header& header, std::uint64_t imm,
                            std::span<const std::byte> data) {
-    if (data.size() > kShortBytes || ep.told_to_pause || spare_count_ == 0)
+    if (data.size() > kShortBytes || peer.budget.told_to_pause || spare_count_ == 0)
         return false;
     Unexpected& message = *allocate(data.size());
     message.tag = header.tag;
-    message.source = ep.source;
-    message.ep = &ep;
-    message.sender = ep.id;
-    message.worker_id = ep.worker_id;
+    message.source = peer.source;
+    message.peer = &peer;
+    message.sender = peer.id;
+    message.worker_id = peer.worker_id;
     message.imm = imm;
     message.length = message.received = data.size();
     message.flags = header.flags;
@@ -277,27 +269,27 @@ bool MatchTable::add_plain(Endpoint& ep, const Header& header, std::uint64_t imm
     message.is_tagged = (header.flags & kTagged) != 0;
     message.held = bytes_of(data.size());
     ucs::copy_short(message.behind(), data.data(), data.size());
-    charge(ep, message.held);
-    ep.kept.push_back(message);
-    worker_.count(WorkerCounter::kRxUnexpected);
+    charge(peer, message.held);
+    peer.kept.push_back(message);
+    worker_.counters.add(WorkerCounter::kRxUnexpected);
     space(message.is_tagged).unexpected.add(message);
-    pause_if_full(ep);
+    pause_if_full(peer);
     return true;
 }
 
 void MatchTable::release_plain(Unexpected& message) {
-    Endpoint& ep = *message.ep;
-    refund(ep, message.held);
-    ep.kept.erase(message);
+    MatchPeer& peer = *message.peer;
+    refund(peer, message.held);
+    peer.kept.erase(message);
     free(message);
-    if (ep.told_to_pause_eager || has_paused_eager_ || has_paused_)
-        resume_if_free(&ep);
+    if (peer.budget.told_to_pause_eager || has_paused_eager_ || has_paused_)
+        resume_if_free(&peer);
 }
 
 void MatchTable::grow(Unexpected& message, std::size_t bytes) {
     message.held += bytes;
     budget_.grow(bytes);
-    message.ep->held_bytes += bytes;
+    message.peer->budget.held_bytes += bytes;
 }
 
 /// Its sender cannot ask for it any more.
@@ -308,7 +300,7 @@ void MatchTable::release_send_id(Unexpected& message) {
 
 void MatchTable::take(Unexpected& message) {
     release_send_id(message);
-    if (!std::exchange(message.is_taken, true) && message.ep == nullptr)
+    if (!std::exchange(message.is_taken, true) && message.peer == nullptr)
         remove_orphan(message);
 }
 
@@ -325,8 +317,8 @@ void MatchTable::claim(Unexpected& message) {
 /// Its sender is gone.
 void MatchTable::add_orphan(Unexpected& message) {
     release_send_id(message);
-    message.ep->kept.erase(message);
-    message.ep = nullptr;
+    message.peer->kept.erase(message);
+    message.peer = nullptr;
     if (message.is_taken)
         return;
     orphans_.push_back(message);
@@ -339,25 +331,25 @@ void MatchTable::release(Unexpected& message) {
         message.is_over = true;
         return;
     }
-    Endpoint* ep = message.ep;
-    if (ep != nullptr) {
-        if (ep->incoming_message == &message)
-            ep->incoming_message = nullptr;
-        ep->held_bytes -= message.held;
-        ep->kept.erase(message);
+    MatchPeer* peer = message.peer;
+    if (peer != nullptr) {
+        if (peer->incoming.message == &message)
+            peer->incoming.message = nullptr;
+        peer->budget.held_bytes -= message.held;
+        peer->kept.erase(message);
     } else if (!message.is_taken) {
         remove_orphan(message);
     }
     budget_.remove(message.held);
     ucs::reserve_free(message.start);
     free(message);
-    resume_if_free(ep);
+    resume_if_free(peer);
 }
 
 // ---- Messages taken back, and ends
 
-bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
-    Unexpected* message = by_send_id_.find({send_id, ep.id});
+bool MatchTable::withdraw(const MatchPeer& peer, std::uint32_t send_id) {
+    Unexpected* message = by_send_id_.find({send_id, peer.id});
     if (message == nullptr)
         return false;
     if (message->is_taken) {
@@ -389,9 +381,9 @@ void MatchTable::end(Unexpected& message, bool is_dropped) {
     add_orphan(message);
 }
 
-void MatchTable::drop_messages_of(Endpoint& ep) {
-    while (Unexpected* message = ep.kept.front())
-        end(*message, ep.has_flooded);
+void MatchTable::drop_messages_of(MatchPeer& peer) {
+    while (Unexpected* message = peer.kept.front())
+        end(*message, peer.budget.has_flooded);
 }
 
 Unexpected* MatchTable::claimed(tw_message_h message, bool is_am) const {
@@ -413,7 +405,7 @@ void MatchTable::clear() {
             release(*message);
         }
         while (auto* receive = static_cast<Request*>(in.posted.take_any()))
-            worker_.requests().release(*receive);
+            worker_.release(worker_.owner, *receive);
     }
     for (Unexpected* message : claimed_)
         release(*message);

@@ -22,8 +22,11 @@
 #include <string>
 
 #include "protocols/cost/options.hpp"
+#include "protocols/index/id_table.hpp"
 #include "protocols/match/budget.hpp"
+#include "protocols/match/match_peer.hpp"
 #include "protocols/match/unexpected.hpp"
+#include "protocols/port/worker_counters.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "ucs/debug/check.hpp"
@@ -32,12 +35,25 @@
 namespace tagwire::proto {
 
 struct Arrival;
-class WorkerCore;
+class MatchTable;
+
+/// The worker as the table knows it; the functions' first argument is `owner`.
+struct MatchPort {
+    WorkerCounters& counters;
+    const IdCount& peers;
+    const bool is_multi;
+    void* const owner;
+    /// Visits all peers; `visit` may end the one that it gets.
+    void (*const visit_peers)(void* owner, MatchTable& table,
+                              void (*visit)(MatchTable& table, MatchPeer& peer));
+    /// Frees a receive that ends with the worker.
+    void (*const release)(void* owner, Request& receive);
+};
 
 class MatchTable {
   public:
-    MatchTable(WorkerCore& owner, const Options& options)
-        : worker_(owner),
+    MatchTable(const MatchPort& worker, const Options& options)
+        : worker_(worker),
           options_(options),
           budget_(options.unexpected_bytes, options.envelopes_max) {}
     MatchTable(const MatchTable&) = delete;
@@ -48,14 +64,14 @@ class MatchTable {
 
     // ---- Messages
 
-    /// nullptr: it cannot be kept, and its endpoint has ended. Its peer is to be paused
+    /// nullptr: it cannot be kept, and its connection has ended. Its peer is to be paused
     /// (pause_if_full()) when the message is where it belongs.
-    Unexpected* make(Endpoint& ep, const Arrival& arrival);
+    Unexpected* make(MatchPeer& peer, const Arrival& arrival);
     /// The message waits for a receive.
-    void add(Endpoint& ep, const Arrival& arrival);
+    void add(MatchPeer& peer, const Arrival& arrival);
     /// As add(), for an eager message that has arrived in full and whose sender is told nothing.
     /// False: the message takes the slow path.
-    bool add_plain(Endpoint& ep, const Header& header, std::uint64_t imm,
+    bool add_plain(MatchPeer& peer, const Header& header, std::uint64_t imm,
                    std::span<const std::byte> data);
     /// More memory is needed for a message that is kept.
     void grow(Unexpected& message, std::size_t bytes);
@@ -74,23 +90,23 @@ class MatchTable {
     /// Frees a message that is in no name space, as soon as its handler does not run.
     void release(Unexpected& message);
     /// Drops what the sender wants back, or marks it. False: it was matched, or is not here.
-    bool withdraw(const Endpoint& ep, std::uint32_t send_id);
+    bool withdraw(const MatchPeer& peer, std::uint32_t send_id);
     /// The peer is gone: messages stay that are here as a whole, unless it has flooded.
-    void drop_messages_of(Endpoint& ep);
+    void drop_messages_of(MatchPeer& peer);
     /// The worker ends: all messages, and the posted receives.
     void clear();
 
     // ---- Budget
 
     /// Whether so many more bytes of that peer may be kept: it may not send on after Pause.
-    bool may_keep(Endpoint& ep, std::uint64_t bytes);
+    bool may_keep(MatchPeer& peer, std::uint64_t bytes);
     /// As may_keep(); ends the peer's connection if not.
-    bool admit(Endpoint& ep, std::uint64_t bytes);
+    bool admit(MatchPeer& peer, std::uint64_t bytes);
     /// Memory of a message that is kept, with so many bytes of data, header and keys.
     static std::size_t bytes_of(std::size_t length);
     /// Bytes that are kept of the peer elsewhere (announced messages).
-    void charge(Endpoint& ep, std::size_t bytes);
-    void refund(Endpoint& ep, std::size_t bytes);
+    void charge(MatchPeer& peer, std::size_t bytes);
+    void refund(MatchPeer& peer, std::size_t bytes);
     /// A notice of a put waits for the program's poll. It is of no peer's quota, and may outlive
     /// its endpoint.
     static constexpr std::size_t kNoticeBytes = sizeof(Request);
@@ -98,9 +114,9 @@ class MatchTable {
     /// The program has it.
     void remove_notice() { budget_.remove(kNoticeBytes); }
     /// Something of that peer is kept from now on; what was may go.
-    void pause_if_full(Endpoint& ep);
+    void pause_if_full(MatchPeer& peer);
     /// Something of that peer is kept no more; null: it is gone.
-    void resume_if_free(Endpoint* ep);
+    void resume_if_free(MatchPeer* peer);
     void drop_orphans();
 
     std::string description() const;
@@ -116,13 +132,13 @@ class MatchTable {
     Unexpected* allocate(std::size_t behind);
     void free(Unexpected& message);
     std::size_t share() const;
-    bool may_send_data(const Endpoint& ep) const;
+    bool may_send_data(const MatchPeer& peer) const;
     void release_send_id(Unexpected& message);
     void add_orphan(Unexpected& message);
     void remove_orphan(Unexpected& message);
     void end(Unexpected& message, bool is_dropped);
 
-    WorkerCore& worker_;
+    const MatchPort worker_;
     const Options& options_;
     MatchSpace spaces_[2];
     Budget budget_;

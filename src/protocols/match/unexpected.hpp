@@ -16,7 +16,7 @@ struct tw_message {};
 
 namespace tagwire::proto {
 
-class Endpoint;
+struct MatchPeer;
 struct Request;
 
 /// A message that no receive has matched, or that was claimed; an active message that the program
@@ -28,7 +28,7 @@ struct Request;
 /// 2. While it is in a matcher, or is an active message that the program has, and its sender may
 ///    ask for it by its send id, it is in the table's index of those (is_named).
 struct Unexpected : tw_message, UnexpectedMessage {
-    Endpoint* ep = nullptr;  // null: the peer is gone
+    MatchPeer* peer = nullptr;  // null: it is gone
     std::uint64_t worker_id = 0;
     std::uint64_t imm = 0;
     std::uint64_t length = 0;    // of the message

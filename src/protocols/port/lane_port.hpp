@@ -32,6 +32,7 @@ struct LaneCalls {
     void (*opened)(void* owner);
     void (*update_direct)(void* owner);
     void (*fail)(void* owner, ucs_status_t status);
+    void (*end)(void* owner, ucs_status_t status);
 };
 
 class LanePort {
@@ -72,6 +73,8 @@ class LanePort {
     void update_direct() const { calls_->update_direct(owner_); }
     /// Ends everything of the endpoint with `status`.
     void fail(ucs_status_t status) const { calls_->fail(owner_, status); }
+    /// ... for a reason of this side's own: the peer hears of it.
+    void end(ucs_status_t status) const { calls_->end(owner_, status); }
 
   private:
     void* owner_;

@@ -52,9 +52,9 @@ std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
-    : worker(owner),
+    : MatchPeer(port_, of_worker),
+      worker(owner),
       peer_id(peer),
-      worker_id(of_worker),
       closing_(port_, peer_port_, owner.id(), peer) {}
 
 Endpoint::~Endpoint() {
@@ -246,7 +246,7 @@ void Endpoint::begin_anew() {
     peer_names = 0;
     closing_.begin_anew();
     eager_is_paused_ = is_paused_ = false;
-    told_to_pause_eager = told_to_pause = false;
+    budget.begin_anew();
     queue_.clear_controls();
     first_announced = 0;
     window_.begin_anew();

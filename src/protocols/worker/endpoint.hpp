@@ -32,7 +32,7 @@
 #include "protocols/cost/timing.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
-#include "protocols/match/unexpected.hpp"
+#include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
 #include "protocols/request/request.hpp"
@@ -106,7 +106,7 @@ struct RmaLane {
     std::uint8_t peer_domain = kKeyDomainsMax;
 };
 
-class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
+class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public MatchPeer {
   public:
     /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
     Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker);
@@ -226,10 +226,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
 
     WorkerCore& worker;
     const std::uint64_t peer_id;
-    const std::uint64_t worker_id;  // of the peer, or of the worker that it is of
-    std::uint32_t id = 0;           // by which the peer names itself, new for each connection
-    std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it
-    std::uint32_t peer_names = 0;   // by which we name ourselves
+    std::uint32_t peer_names = 0;  // by which we name ourselves
 
   private:
     Closing closing_;  // beside them, for the ends of receives read it
@@ -246,13 +243,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     CopyChooser copy_in;
     CopyRule copy_out;
 
-    // A long eager message whose parts are coming: where they go. Neither: they are dropped.
-    Request* incoming_request = nullptr;
-    Unexpected* incoming_message = nullptr;
-    std::uint64_t incoming_bytes = 0;
-    std::uint64_t incoming_length = 0;
-    Timing incoming_timing;
-    bool has_incoming = false;
     // By Pattern, from the first long message on that can be learnt from.
     std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
 
@@ -260,14 +250,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve {
     Fifo<Announced> announced;
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
-
-    // Messages of the peer that nobody has received, and their memory (match_table.hpp).
-    UnexpectedList kept;
-    std::uint64_t held_bytes = 0;  // of these, and of announced ones
-    std::uint64_t sent_on = 0;     // bytes that came although it was told to pause
-    bool told_to_pause_eager = false;
-    bool told_to_pause = false;
-    bool has_flooded = false;  // it fails because of that
 
     // Operations that have begun and not ended, by Request::stream, each in the order of the calls.
     std::array<RequestList, kOperationLines> outstanding;
@@ -325,6 +307,11 @@ inline std::size_t outstanding_count(const Endpoint& ep) {
     for (const RequestList& list : ep.outstanding)
         count += list.size();
     return count;
+}
+
+/// The endpoint to the sender of a message that is kept; the peer is there.
+inline Endpoint& sender_of(const Unexpected& message) {
+    return static_cast<Endpoint&>(*message.peer);
 }
 
 /// The peer is a transmit context of a worker.

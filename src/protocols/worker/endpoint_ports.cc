@@ -36,6 +36,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .opened = [](void* ep) { as_endpoint(ep).opened(); },
     .update_direct = [](void* ep) { as_endpoint(ep).update_direct(); },
     .fail = [](void* ep, ucs_status_t status) { as_endpoint(ep).fail(status); },
+    .end = [](void* ep, ucs_status_t status) { as_endpoint(ep).closing_.end(status); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{

@@ -164,7 +164,7 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
     if (messages.empty() || (op.flags & TW_OP_COMPLETION) != 0)
         return false;
     auto* const message = static_cast<Unexpected*>(messages.find(tag & mask, mask, source));
-    if (message == nullptr || !message->is_plain || message->ep == nullptr ||
+    if (message == nullptr || !message->is_plain || message->peer == nullptr ||
         message->length > length)
         return false;
     messages.remove(*message);
@@ -175,7 +175,7 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
         done.tag = message->tag;
         done.imm = message->imm;
         done.source = message->worker_id;
-        done.ep = message->ep->handle();
+        done.ep = sender_of(*message).handle();
     }
     worker.matches().release_plain(*message);
     return true;

@@ -32,8 +32,8 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         list_of(*ep, request).erase(request);
         awaited.end(*ep);
     }
-    if (ep != nullptr && ep->incoming_request == &request)
-        ep->incoming_request = nullptr;
+    if (ep != nullptr && ep->incoming.request == &request)
+        ep->incoming.request = nullptr;
     if (request.rma != nullptr)
         rma_ops.end(request);
     if (request.registration != nullptr) {

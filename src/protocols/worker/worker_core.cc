@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -45,6 +46,22 @@ WorkerCore::~WorkerCore() {
 
 TxName WorkerCore::tx_name() const {
     return own_tx == nullptr ? TxName{} : TxName{own_tx->number, own_tx->front.id()};
+}
+
+MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers) {
+    return {.counters = counters,
+            .peers = peers,
+            .is_multi = worker.is_multi,
+            .owner = &worker,
+            .visit_peers =
+                [](void* owner, MatchTable& table, void (*visit)(MatchTable&, MatchPeer&)) {
+                    static_cast<WorkerCore*>(owner)->endpoints().for_each(
+                        [&](Endpoint& ep) { visit(table, ep); });
+                },
+            .release =
+                [](void* owner, Request& receive) {
+                    static_cast<WorkerCore*>(owner)->requests().release(receive);
+                }};
 }
 
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.

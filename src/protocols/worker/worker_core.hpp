@@ -21,6 +21,7 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/index/id_table.hpp"
 #include "protocols/match/match_table.hpp"
+#include "protocols/port/worker_counters.hpp"
 #include "protocols/request/attention.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/rail.hpp"
@@ -30,7 +31,6 @@
 #include "protocols/worker/awaited.hpp"
 #include "protocols/worker/delegated_call.hpp"
 #include "protocols/worker/lookout.hpp"
-#include "protocols/worker/worker_counters.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -55,6 +55,10 @@ struct TxName {
     std::uint32_t number = 0;
     std::uint64_t worker = 0;
 };
+
+class WorkerCore;
+/// The port of its match table.
+MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers);
 
 class WorkerCore : public tw_worker {
   public:
@@ -191,7 +195,7 @@ class WorkerCore : public tw_worker {
     ucs::ReserveVector<std::unique_ptr<Rail>> rails_;
     Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
-    MatchTable matches_{*this, options()};
+    MatchTable matches_{match_port_of(*this, counters_, endpoints_), options()};
     AmReceiver ams_{*this};
     RequestTable requests_{*this, attention_};
     RequestList draining_;  // of failed endpoints; a device still moves their data

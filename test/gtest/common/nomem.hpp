@@ -20,6 +20,12 @@ inline bool is_there() {
     return arm_hook() != nullptr;
 }
 
+inline auto* name_hook() {
+    static auto* const found =
+        reinterpret_cast<int (*)(unsigned long)>(dlsym(RTLD_DEFAULT, "tagwire_nomem_name"));
+    return found;
+}
+
 /// kOutside: not those of calls that a callback of the program makes.
 enum class Where { kNowhere, kAnywhere, kOutside };
 
@@ -38,6 +44,21 @@ class NoMemory {
     ~NoMemory() { nomem::arm(nomem::Where::kNowhere); }
     NoMemory(const NoMemory&) = delete;
     NoMemory& operator=(const NoMemory&) = delete;
+};
+
+/// While it lives, the allocation of that number fails, counted from 1.
+class FailingAllocation {
+  public:
+    explicit FailingAllocation(unsigned long which) { name(which); }
+    ~FailingAllocation() { name(0); }
+    FailingAllocation(const FailingAllocation&) = delete;
+    FailingAllocation& operator=(const FailingAllocation&) = delete;
+
+  private:
+    static void name(unsigned long which) {
+        if (auto* const hook = nomem::name_hook())
+            hook(which);
+    }
 };
 
 }  // namespace tagwire::test

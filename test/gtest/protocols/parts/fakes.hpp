@@ -56,7 +56,7 @@ struct FakeLane {
     Sent sent, added;
     unsigned opened = 0, runs = 0, flushes = 0;
     std::vector<ucs_status_t> failures;
-    std::function<void()> on_update = [] {};
+    std::function<void()> on_update = [] {}, on_end = [] {};
 
     const proto::LanePort port{this, kCalls};
     static constexpr std::uint32_t kConnection = 7;
@@ -101,6 +101,11 @@ struct FakeLane {
         .opened = [](void* lane) { ++of(lane).opened; },
         .update_direct = [](void* lane) { of(lane).on_update(); },
         .fail = [](void* lane, ucs_status_t status) { of(lane).fail(status); },
+        .end =
+            [](void* lane, ucs_status_t status) {
+                of(lane).fail(status);
+                of(lane).on_end();
+            },
     };
 };
 

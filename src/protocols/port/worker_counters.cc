@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "protocols/worker/worker_counters.hpp"
+#include "protocols/port/worker_counters.hpp"
 
 namespace tagwire::proto {
 
