@@ -318,6 +318,7 @@ void MatchTable::claim(Unexpected& message) {
 void MatchTable::add_orphan(Unexpected& message) {
     release_send_id(message);
     message.peer->kept.erase(message);
+    message.peer->budget.held_bytes -= message.held;  // the peer may begin anew
     message.peer = nullptr;
     if (message.is_taken)
         return;
