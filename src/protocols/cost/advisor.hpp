@@ -36,7 +36,7 @@ class alignas(64) Advisor : public ucs::FromReserve {
     static constexpr std::size_t kClasses = 5;
     /// Shorter messages are neither timed nor tried: that would cost more than it may gain.
     static constexpr std::size_t kFirst = std::size_t{16} << 10;
-    /// Of eager messages of one part so many are sent for each that is timed.
+    /// Eager messages of one part that are sent for each one that is timed.
     static constexpr unsigned kSampleEvery = 8;
     /// For longer messages rendezvous are the better way wherever they were measured.
     static constexpr std::size_t kEnd = kFirst << kClasses;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a receiver knows of how long a message takes, and how long messages to a peer follow each
-// other. In turns: something has come from the other side since the last one, so all that the
-// sender does is time that somebody waits for. In a stream the two sides work at the same time, and
-// the receiver's part of it counts. Each pattern has a threshold of its own (advisor.hpp).
+// A receiver's knowledge of the time that a message takes, and the ways in which long messages to a
+// peer follow each other. In turns: something has come from the other side since the last one, so
+// all that the sender does is time that somebody waits for. In a stream the two sides work at the
+// same time, and the receiver's part of it counts. Each pattern has a threshold of its own
+// (advisor.hpp).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,8 @@ struct Timing {
     Pattern pattern = Pattern::kTurns;
     bool is_sample = false;  // others like it are not timed
 
-    /// Of a message whose sender says that it began at `begun` (Envelope::add_begun()).
+    /// The timing of a message whose sender began at `begun`, by its own word
+    /// (Envelope::add_begun()).
     static Timing of(std::uint64_t begun, std::uint64_t now) {
         if (begun == 0)
             return {.since = now, .pattern = Pattern::kStream};

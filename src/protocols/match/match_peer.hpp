@@ -36,14 +36,13 @@ struct IncomingParts {
     bool is_under_way = false;
 
     /// The first part, of `now` bytes, is here.
-    void begin(Request* to, std::uint64_t now, std::uint64_t of,
-               const Timing& at = {}) {
+    void begin(Request* to, std::uint64_t now, std::uint64_t of, const Timing& at = {}) {
         *this = {to, nullptr, now, of, at, true};
     }
     void begin(Unexpected& to, std::uint64_t now, std::uint64_t of) {
         *this = {nullptr, &to, now, of, {}, true};
     }
-    /// So many more bytes are of it.
+    /// The message has `more` bytes still to come, or more.
     bool has_room(std::uint64_t more) const { return is_under_way && more <= length - bytes; }
     void end() {
         is_under_way = false;

@@ -73,7 +73,7 @@ class LanePort {
     void update_direct() const { calls_->update_direct(owner_); }
     /// Ends everything of the endpoint with `status`.
     void fail(ucs_status_t status) const { calls_->fail(owner_, status); }
-    /// ... for a reason of this side's own: the peer hears of it.
+    /// As fail(), for a reason of this side's own: the peer hears of it.
     void end(ucs_status_t status) const { calls_->end(owner_, status); }
 
   private:

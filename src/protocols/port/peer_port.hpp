@@ -26,9 +26,9 @@ class PeerPort {
 
     /// The program has the endpoint.
     void asked() const { calls_->asked(owner_); }
-    /// It is asked in progress whether it can be destroyed (Closing::leave()).
+    /// The peer is asked in progress whether it can be destroyed (Closing::leave()).
     void retire() const { calls_->retire(owner_); }
-    /// Its lane is its own no more, and goes when all that it was given has arrived, or soon.
+    /// The lane is the peer's own no more; it goes when all that it was given has arrived, or soon.
     void linger() const { calls_->linger(owner_); }
     /// The connection has ended, and the program wants the endpoint: it makes a new one.
     void reconnect() const { calls_->reconnect(owner_); }
@@ -36,7 +36,7 @@ class PeerPort {
     void tell_anew() const { calls_->tell_anew(owner_); }
     /// The program hears that the one of the peer has left, or is back.
     void tell_event(tw_peer_event_t event) const { calls_->tell_event(owner_, event); }
-    /// ... that the connection has ended; UCS_OK: neither side wants it.
+    /// Tells that the connection has ended; UCS_OK: neither side wants it.
     void tell_end(ucs_status_t status) const { calls_->tell_end(owner_, status); }
     /// Endpoints of transmit contexts that send in place of this one go.
     void release_contexts() const { calls_->release_contexts(owner_); }

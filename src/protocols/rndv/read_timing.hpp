@@ -5,14 +5,14 @@
 #include "protocols/cost/advisor.hpp"
 #include "protocols/cost/timing.hpp"
 #include "protocols/wire/rndv_messages.hpp"
-#include "protocols/worker/endpoint.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
-/// Of `bytes` bytes of the message that `rts` announces; wanted where the receiver learns from it.
-inline Timing timing_of(const Endpoint& ep, const Rts& rts, std::size_t bytes) {
-    if (!is_learning(ep) || !Advisor::is_learnt(bytes))
+/// The timing of a read of `bytes` bytes, which begins, of the message that `rts` announces.
+/// `is_learning`: the receiver may learn from messages of the endpoint.
+inline Timing timing_of(bool is_learning, const Rts& rts, std::size_t bytes) {
+    if (!is_learning || !Advisor::is_learnt(bytes))
         return {};
     const bool is_of_stream = (rts.flags & kRtsOfStream) != 0;
     return {.since = ucs::ticks_now(),

@@ -99,7 +99,7 @@ bool try_read_lent(Request& request, Endpoint& ep, const Rts& rts, const tagwire
     if (request.buffer.list != nullptr || request.wanted > kReadAtOnceMax ||
         !ep.queue().has_nothing())
         return false;
-    const Timing timing = timing_of(ep, rts, request.wanted);
+    const Timing timing = timing_of(is_learning(ep), rts, request.wanted);
     const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};
     if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan, nullptr) != UCS_OK)
         return false;
@@ -115,7 +115,7 @@ std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep, c
     read->is_lent = true;
     read->loan = loan;
     read->own.end = request.wanted;
-    read->timing = timing_of(ep, rts, request.wanted);
+    read->timing = timing_of(is_learning(ep), rts, request.wanted);
     return read;
 }
 
@@ -125,7 +125,7 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, const 
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
     auto read = std::make_unique<Transfer>(request, read_ended);
-    read->timing = timing_of(ep, rts, request.wanted);
+    read->timing = timing_of(is_learning(ep), rts, request.wanted);
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;

@@ -24,7 +24,7 @@ namespace tagwire::proto {
 
 namespace {
 
-/// So many messages without one from the peer's side in between are a stream: two sides that send at
+/// Messages that are a stream if none from the peer's side comes in between: two sides that send at
 /// the same time meet each other's now before and now after their own.
 constexpr unsigned kStreamFrom = 3;
 

@@ -36,7 +36,7 @@ class RndvSender {
     /// A plain message of `length` bytes, which fits one part, goes eager now, and need not be
     /// timed.
     bool is_eager_untimed(std::size_t length);
-    /// How the next message follows the last long one.
+    /// The pattern of a message that comes now.
     Pattern pattern() const;
     /// The receiver is to time this eager message, which begins (Envelope::add_begun()).
     bool is_timed(const Request& request, std::uint64_t* begun);
@@ -81,7 +81,7 @@ class RndvSender {
     bool keeps_receiver_busy(std::uint64_t bytes) const;
 
   private:
-    /// What the receiver has said of one pattern.
+    /// The receiver's words of one pattern.
     struct Advised {
         Advice advice{};
         unsigned trials = 0;  // next messages that go the way that is tried

@@ -114,7 +114,8 @@ class BufferPool {
     /// Connections fetch the lines of the next buffer early where one takes so long. Before the
     /// first connection; never without it.
     void prefetch_from(std::uint64_t ticks) { prefetch_from_ticks_ = ticks; }
-    /// ... behind messages of at most so many bytes; 0: as many as pay on this processor.
+    /// Limits fetching to what follows messages of at most so many bytes; 0: to what pays on this
+    /// processor.
     void prefetch_up_to(std::size_t bytes);
     [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
