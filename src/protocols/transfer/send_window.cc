@@ -53,7 +53,7 @@ bool SendWindow::on_probed() {
 void SendWindow::begin_anew() {
     sent_ = heard_ = probed_ = 0;
     is_probing_ = false;
-    look_at_ = kProbeBytes;
+    look();
 }
 
 }  // namespace tagwire::proto
