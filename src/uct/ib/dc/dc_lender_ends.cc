@@ -229,8 +229,9 @@ bool ChannelLender::must_wait(Closing& closing) {
     if (now < closing.deadline)
         return true;
     hold(closing, true);
-    ask_for_ends(*closing.dci);
-    return now < closing.deadline + kOthersNs;
+    const bool waits = now < closing.deadline + kOthersNs;
+    ask_for_ends(*closing.dci);  // what fails there may be added to the list that `closing` is in
+    return waits;
 }
 
 void ChannelLender::ask_for_ends(Dci& dci) {
