@@ -38,7 +38,7 @@ struct Timing {
     /// A sender copies for no longer than a receiver; what is beyond that, the message has waited
     /// for a receiver that did something else.
     [[nodiscard]] std::uint64_t until(std::uint64_t now) const {
-        const std::uint64_t seen = now - since;
+        const std::uint64_t seen = now > since ? now - since : 0;
         return seen + std::min(lead, seen);
     }
 };

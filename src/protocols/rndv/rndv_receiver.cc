@@ -93,13 +93,18 @@ void lent_read_ended(Request& request, ucs_status_t status) {
     read_ended(request, status);
 }
 
+/// The receiver learns from such a message: data of active messages waits for the program.
+bool learns_from(const Request& request, const Endpoint& ep) {
+    return is_learning(ep) && (request.done.flags & TW_DONE_AM) == 0;
+}
+
 /// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
 /// it, since it takes longer than a call, or another reason, which that meets again.
 bool try_read_lent(Request& request, Endpoint& ep, const Rts& rts, const tagwire_uct_loan_t& loan) {
     if (request.buffer.list != nullptr || request.wanted > kReadAtOnceMax ||
         !ep.queue().has_nothing())
         return false;
-    const Timing timing = timing_of(is_learning(ep), rts, request.wanted);
+    const Timing timing = timing_of(learns_from(request, ep), rts, request.wanted);
     const uct_iov_t iov{request.buffer.base, request.wanted, UCT_MEM_HANDLE_NULL, 0, 1};
     if (tagwire_uct_ep_read_lent(ep.lane(), &iov, 1, &loan, nullptr) != UCS_OK)
         return false;
@@ -115,7 +120,7 @@ std::unique_ptr<Transfer> make_lent_read(Request& request, const Endpoint& ep, c
     read->is_lent = true;
     read->loan = loan;
     read->own.end = request.wanted;
-    read->timing = timing_of(is_learning(ep), rts, request.wanted);
+    read->timing = timing_of(learns_from(request, ep), rts, request.wanted);
     return read;
 }
 
@@ -125,7 +130,7 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, const 
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
     auto read = std::make_unique<Transfer>(request, read_ended);
-    read->timing = timing_of(is_learning(ep), rts, request.wanted);
+    read->timing = timing_of(learns_from(request, ep), rts, request.wanted);
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
@@ -305,7 +310,8 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing
         return;
     worker_.count(WorkerCounter::kAdvice);
     const auto ps_of_byte = [&](bool rndv) {
-        return static_cast<std::uint32_t>(own->time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000);
+        const double ps = own->time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000;
+        return static_cast<std::uint32_t>(std::min<double>(ps, UINT32_MAX));
     };
     const Advisor& advisor = *own;
     Advice advice{};

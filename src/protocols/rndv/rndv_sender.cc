@@ -136,13 +136,13 @@ bool RndvSender::is_learnt_of(const Request& request) const {
 
 Pattern RndvSender::pattern() const {
     const bool is_stream =
-        ep_.worker.arrivals() == last_.arrivals && last_.in_a_row + 1 >= kStreamFrom;
+        arrivals_of(ep_.worker) == last_.arrivals && last_.in_a_row + 1 >= kStreamFrom;
     return is_stream ? Pattern::kStream : Pattern::kTurns;
 }
 
 /// One more message that is_learnt_of(); asked again, it has gone that way.
 void RndvSender::count_learnt(const Request& request, Pattern pattern, bool is_trial) {
-    const std::uint64_t arrivals = ep_.worker.arrivals();
+    const std::uint64_t arrivals = arrivals_of(ep_.worker);
     const unsigned in_a_row =
         arrivals == last_.arrivals ? std::min(last_.in_a_row + 1, kStreamFrom) : 0;
     last_ = {request.order, arrivals, in_a_row, pattern, is_trial};
@@ -172,9 +172,9 @@ Pattern RndvSender::pattern_of(const Request& request) const {
     return request.order == last_.order ? last_.pattern : Pattern::kTurns;
 }
 
-bool RndvSender::is_eager_untimed(std::size_t length) {
+bool RndvSender::is_long_eager_untimed(std::size_t length) {
     constexpr Buffer kPlainBuffer{};
-    if (!Advisor::is_learnt(length) || !is_learning(ep_))
+    if (!is_learning(ep_))
         return length < from(kPlainBuffer, Pattern::kTurns);
     const Pattern now = pattern();
     if (length >= from(kPlainBuffer, now) || advised_[index_of(now)].trials > 0 ||
@@ -187,6 +187,11 @@ bool RndvSender::is_eager_untimed(std::size_t length) {
 bool RndvSender::is_timed(const Request& request, std::uint64_t* begun) {
     if (!is_learnt_of(request) || request.order != last_.order)
         return false;
+    const bool is_one_part = request.buffer.length + sizeof(Envelope) <= ep_.rail().bcopy_max;
+    if (is_one_part && !last_.is_trial && until_sample_ > 0) {
+        --until_sample_;
+        return false;
+    }
     until_sample_ = Advisor::kSampleEvery - 1;
     *begun = last_.pattern == Pattern::kStream ? 0 : ucs::ticks_now();
     return true;

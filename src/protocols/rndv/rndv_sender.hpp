@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/cost/timing.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
@@ -34,8 +35,12 @@ class RndvSender {
         return std::min(chosen, eager_end_);
     }
     /// A plain message of `length` bytes, which fits one part, goes eager now, and need not be
-    /// timed.
-    bool is_eager_untimed(std::size_t length);
+    /// timed. Active messages never are.
+    bool is_eager_untimed(std::size_t length, bool is_am = false) {
+        constexpr Buffer kPlainBuffer{};
+        return Advisor::is_learnt(length) && !is_am ? is_long_eager_untimed(length)
+                                                    : length < from(kPlainBuffer, Pattern::kTurns);
+    }
     /// The pattern of a message that comes now.
     Pattern pattern() const;
     /// The receiver is to time this eager message, which begins (Envelope::add_begun()).
@@ -51,7 +56,11 @@ class RndvSender {
         const Advised& advised = advised_[index_of(pattern)];
         return advised.messages - advised.regime_since;
     }
-    void begin_anew() { advised_ = {}; }
+    void begin_anew() {
+        advised_ = {};
+        last_ = {};
+        until_sample_ = 0;
+    }
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -98,6 +107,7 @@ class RndvSender {
         bool is_trial = false;
     };
 
+    bool is_long_eager_untimed(std::size_t length);
     void register_source(Request& request);
     bool may_start_at_once(const Request& request) const;
     bool may_lend(const Request& request) const;

@@ -252,6 +252,8 @@ void Endpoint::begin_anew() {
     window_.begin_anew();
     eager_.begin_anew();
     rndv_.begin_anew();
+    for (auto& advisor : advisors)
+        advisor.reset();  // the peer has not heard what they know
     rma.begin_anew();
     rma_target.clear();
     lacks_keys_ = false;  // until it is ready again

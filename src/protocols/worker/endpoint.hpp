@@ -337,6 +337,8 @@ tw_status_t flush_tx(Endpoint& ep, RequestKind kind);
 bool awaits_tx(const Endpoint& ep);
 /// Releases the contexts.
 void release_tx(Endpoint& ep);
+/// WorkerCore::arrivals() of the worker, or of the one whose transmit context it is.
+std::uint64_t arrivals_of(const WorkerCore& worker);
 
 /// The endpoint is kReady, over a rail whose messages are learnt from.
 inline bool is_learning(const Endpoint& ep) {

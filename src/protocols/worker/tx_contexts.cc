@@ -178,6 +178,10 @@ void EpTxContexts::release() {
 
 // ---- For endpoints
 
+std::uint64_t arrivals_of(const WorkerCore& worker) {
+    return worker.own_tx == nullptr ? worker.arrivals() : worker.own_tx->front.arrivals();
+}
+
 tw_status_t flush_tx(Endpoint& ep, RequestKind kind) {
     return ep.tx.contexts == nullptr ? TW_OK : ep.tx.contexts->flush(kind);
 }

@@ -25,6 +25,8 @@ TEST(Timing, what_a_message_has_waited_for_its_receiver_counts_no_more_than_the_
 TEST(Timing, a_sender_of_another_clock_at_most_doubles_a_time) {
     EXPECT_EQ(Timing::of(UINT64_MAX, 1000).until(1400), 800U);
     EXPECT_EQ(Timing::of(5000, 1000).until(1400), 800U);
+    EXPECT_EQ(Timing::of(1000, 1100).until(1095), 0U)
+        << "the thread has moved to a processor behind";
 }
 
 TEST(Timing, of_a_stream_the_receivers_part_counts) {
