@@ -216,7 +216,10 @@ void ChannelLender::look() {
 void ChannelLender::hold(Closing& closing, bool is_held) {
     if (std::exchange(closing.is_held, is_held) == is_held)
         return;
-    closing.dci->holders += is_held ? 1 : -1;
+    if (is_held)
+        ++closing.dci->holders;
+    else
+        --closing.dci->holders;
     closing.dci->set_reserves();
 }
 

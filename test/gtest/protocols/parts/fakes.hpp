@@ -81,32 +81,34 @@ struct FakeLane {
         failures.push_back(status);
     }
 
-    static constexpr proto::LaneCalls kCalls{
-        .control = [](void* lane,
-                      const proto::Control& message) { of(lane).add(of(lane).sent, message); },
-        .add_control = [](void* lane,
-                          const proto::Control& message) { of(lane).add(of(lane).added, message); },
-        .send_now = [](void* lane,
-                       const proto::Control& message) { return of(lane).send_now(message); },
-        .run = [](void* lane) { ++of(lane).runs; },
-        .state = [](const void* lane) { return of(lane).state; },
-        .is_quiet = [](const void* lane) { return of(lane).is_quiet; },
-        .has_waiting = [](const void* lane) { return of(lane).has_waiting; },
-        .flush =
-            [](void* lane) {
-                ++of(lane).flushes;
-                return of(lane).arrived;
-            },
-        .connection = [](const void*) { return kConnection; },
-        .opened = [](void* lane) { ++of(lane).opened; },
-        .update_direct = [](void* lane) { of(lane).on_update(); },
-        .fail = [](void* lane, ucs_status_t status) { of(lane).fail(status); },
-        .end =
-            [](void* lane, ucs_status_t status) {
-                of(lane).fail(status);
-                of(lane).on_end();
-            },
-    };
+    static const proto::LaneCalls kCalls;
+};
+
+inline constexpr proto::LaneCalls FakeLane::kCalls{
+    .control = [](void* lane,
+                  const proto::Control& message) { of(lane).add(of(lane).sent, message); },
+    .add_control = [](void* lane,
+                      const proto::Control& message) { of(lane).add(of(lane).added, message); },
+    .send_now = [](void* lane,
+                   const proto::Control& message) { return of(lane).send_now(message); },
+    .run = [](void* lane) { ++of(lane).runs; },
+    .state = [](const void* lane) { return of(lane).state; },
+    .is_quiet = [](const void* lane) { return of(lane).is_quiet; },
+    .has_waiting = [](const void* lane) { return of(lane).has_waiting; },
+    .flush =
+        [](void* lane) {
+            ++of(lane).flushes;
+            return of(lane).arrived;
+        },
+    .connection = [](const void*) { return kConnection; },
+    .opened = [](void* lane) { ++of(lane).opened; },
+    .update_direct = [](void* lane) { of(lane).on_update(); },
+    .fail = [](void* lane, ucs_status_t status) { of(lane).fail(status); },
+    .end =
+        [](void* lane, ucs_status_t status) {
+            of(lane).fail(status);
+            of(lane).on_end();
+        },
 };
 
 /// In place of an endpoint, for PeerPort.
@@ -125,16 +127,18 @@ struct FakePeer {
   private:
     static FakePeer& of(void* owner) { return *static_cast<FakePeer*>(owner); }
 
-    static constexpr proto::PeerCalls kCalls{
-        .asked = [](void* peer) { ++of(peer).asked; },
-        .retire = [](void* peer) { of(peer).is_retired = true; },
-        .linger = [](void* peer) { ++of(peer).lingers; },
-        .reconnect = [](void* peer) { ++of(peer).reconnects; },
-        .tell_anew = [](void* peer) { ++of(peer).told_anew; },
-        .tell_event = [](void* peer, tw_peer_event_t event) { of(peer).events.push_back(event); },
-        .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
-        .release_contexts = [](void* peer) { ++of(peer).released; },
-    };
+    static const proto::PeerCalls kCalls;
+};
+
+inline constexpr proto::PeerCalls FakePeer::kCalls{
+    .asked = [](void* peer) { ++of(peer).asked; },
+    .retire = [](void* peer) { of(peer).is_retired = true; },
+    .linger = [](void* peer) { ++of(peer).lingers; },
+    .reconnect = [](void* peer) { ++of(peer).reconnects; },
+    .tell_anew = [](void* peer) { ++of(peer).told_anew; },
+    .tell_event = [](void* peer, tw_peer_event_t event) { of(peer).events.push_back(event); },
+    .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
+    .release_contexts = [](void* peer) { ++of(peer).released; },
 };
 
 }  // namespace tagwire::test

@@ -116,7 +116,7 @@ struct WindowModel {
 };
 
 TEST_F(WindowPart, the_fast_path_learns_each_change_and_a_closed_one_opens_again) {
-    for_each_seed(40, [this](std::uint64_t seed) {
+    for_each_seed(40, [](std::uint64_t seed) {
         std::mt19937_64 random(seed);
         WindowModel model;
         FakeLane lane;
