@@ -29,7 +29,15 @@ install(FILES ${PROJECT_BINARY_DIR}/tagwireConfig.cmake
               ${PROJECT_BINARY_DIR}/tagwireConfigVersion.cmake
         DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR} COMPONENT dev)
 
-file(RELATIVE_PATH TAGWIRE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# Folders that are given as absolute paths lie where they say, whatever the prefix.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    set(TAGWIRE_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()
+    file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+    set(TAGWIRE_PC_PREFIX "\${pcfiledir}/${to_prefix}")
+endif()
+cmake_path(APPEND TAGWIRE_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND TAGWIRE_PC_INCLUDEDIR "\${prefix}" ${TAGWIRE_INSTALL_INCLUDEDIR})
 configure_file(${tw_tree}/cmake/tagwire.pc.in ${PROJECT_BINARY_DIR}/tagwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tagwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT dev)

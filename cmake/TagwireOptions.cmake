@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Language level, warnings, sanitizers and output directories: what every target of this tree
-# shares.
-include_guard(GLOBAL)
+# shares. Most of it holds for one folder and those below it, so each product that is configured
+# alone includes it, whether or not another one has.
 include(CheckLinkerFlag)
 
 set(CMAKE_C_STANDARD 11)
@@ -64,15 +64,17 @@ endif()
 set(CMAKE_UNITY_BUILD ${TAGWIRE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 
-add_library(tagwire_options INTERFACE)
-target_compile_options(tagwire_options INTERFACE
-    -Wall -Wextra -Wpedantic -Wconversion -Wshadow
-    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
-    # gcc 12 reports false overflows inside libstdc++ and fmt once it has inlined them.
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow -Wno-restrict>
-    $<$<BOOL:${TAGWIRE_WERROR}>:-Werror>)
-target_compile_definitions(tagwire_options INTERFACE
-    _GNU_SOURCE $<$<BOOL:${TAGWIRE_DEBUG_CHECKS}>:TAGWIRE_DEBUG_CHECKS=1>)
+if(NOT TARGET tagwire_options)
+    add_library(tagwire_options INTERFACE)
+    target_compile_options(tagwire_options INTERFACE
+        -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+        $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+        # gcc 12 reports false overflows inside libstdc++ and fmt once it has inlined them.
+        $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow -Wno-restrict>
+        $<$<BOOL:${TAGWIRE_WERROR}>:-Werror>)
+    target_compile_definitions(tagwire_options INTERFACE
+        _GNU_SOURCE $<$<BOOL:${TAGWIRE_DEBUG_CHECKS}>:TAGWIRE_DEBUG_CHECKS=1>)
+endif()
 
 if(TAGWIRE_SANITIZE)
     add_compile_options(-fsanitize=${TAGWIRE_SANITIZE} -fno-omit-frame-pointer)

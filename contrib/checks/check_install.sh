@@ -44,6 +44,19 @@ if grep -rn '^#include .protocols/' "$include"; then
     exit 1
 fi
 
+# Who installs again gets no header with a new time, and an absolute folder is where it says.
+say "headers again, into a folder of their own"
+for _ in 1 2; do
+    cmake -D CMAKE_INSTALL_PREFIX="$root/unused" -D source="$source/src" -D made="$root/made" \
+        -D folder="$root/absolute" -P "$source/cmake/install_headers.cmake" >"$root/again.log" ||
+        { cat "$root/again.log"; exit 1; }
+    [[ ! -f $root/times ]] || (cd "$root/made" && stat -c '%n %y' -- *) | diff "$root/times" - ||
+        { echo "FAILED: headers that did not change have new times"; exit 1; }
+    (cd "$root/made" && stat -c '%n %y' -- *) >"$root/times"
+done
+[[ -f $root/absolute/tw_data.h && ! -e $root/unused ]] ||
+    { echo "FAILED: an absolute folder of headers is not where it says"; exit 1; }
+
 say "find_package"
 cmake -G Ninja -S "$source/examples" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$root/cmake.log" ||

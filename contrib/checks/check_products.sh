@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_products.sh BUILD SOURCE OUT [PRODUCT...]: configures, builds and tests each product alone
 # in a folder below OUT: the virtual HCA without any library, the command and the provider over the
-# library of BUILD, which is installed into OUT. Compilers and flags are those of BUILD.
+# library of BUILD, which is installed into OUT. Compilers and flags are those of BUILD. A project
+# may also take the library's folder and a product's into its own build.
 set -euo pipefail
 
 build=$1 source=$2 out=$3
@@ -40,3 +41,21 @@ for product in "${products[@]}"; do
         $((configured - begin)) $((built - configured)) $((SECONDS - built)) \
         "$(grep 'tests passed' "$folder.log")"
 done
+
+mkdir -p "$out/outer"
+cat >"$out/outer/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(outer LANGUAGES C CXX)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(TAGWIRE_PRODUCTS library)
+add_subdirectory("$(realpath "$source")" tagwire)
+add_subdirectory("$(realpath "$source")/vhca" vhca)
+END
+cmake -G Ninja -S "$out/outer" -B "$out/outer/build" "${options[@]:0:1}" >"$out/outer.log" 2>&1 ||
+    { cat "$out/outer.log"; echo "FAILED: a project that takes both folders"; exit 1; }
+if grep '"command": .*vhca.*\.cc' "$out/outer/build/compile_commands.json" | grep -v -- -std=c++20
+then
+    echo "FAILED: a product in another project's build is compiled by another standard"
+    exit 1
+fi
+echo "both folders in another project's build: the options of this tree"
