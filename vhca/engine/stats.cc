@@ -53,7 +53,7 @@ std::string summary_of(const DeviceFigures& figures) {
         line.text(", ").count(fabric.vanished, "packet", "packets").text(" sent to nobody");
     if (figures.faults) {
         const FaultCounters& faults = *figures.faults;
-        line.text("; faults: ").count(faults.lost + faults.overrun, "lost", "lost").text(", ");
+        line.text("; faults: ").count(faults.lost, "lost", "lost").text(", ");
         line.count(faults.duplicated, "duplicated", "duplicated").text(", ");
         line.count(faults.reordered, "reordered", "reordered").text(", ");
         line.count(faults.delayed, "delayed", "delayed").text(" (seed ");

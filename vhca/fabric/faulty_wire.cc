@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/fabric/faulty_wire.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -14,7 +15,13 @@ FaultyWire::FaultyWire(Wire& below, const FaultConfig& config, std::function<Tim
 std::byte* FaultyWire::claim(Route to, std::size_t bytes) {
     // A delayed packet may be sent after its successors, but room is checked now, so that the
     // device notices a full ring.
+    if (held_.size() >= kHeldMax || is_full(to))
+        return nullptr;
     return below_.claim(to, bytes) != nullptr ? scratch_.data() : nullptr;
+}
+
+bool FaultyWire::is_full(Route to) const {
+    return std::ranges::find(full_, to.node) != full_.end();
 }
 
 bool FaultyWire::happens(double probability) {
@@ -60,16 +67,12 @@ void FaultyWire::send(Route to, std::size_t bytes, Time now) {
         ++counters_.reordered;
         late += 1 + random_() % (config_.reordering_ns_max + 1);
     }
-    if (late == 0) {
-        if (!pass(to, scratch_.data(), bytes))
-            ++counters_.overrun;
-        return;
-    }
-    if (held_.size() >= kHeldMax) {
-        ++counters_.overrun;
-        return;
-    }
-    held_.emplace(now + late, Packet{to, {scratch_.data(), scratch_.data() + bytes}});
+    if (late != 0 || !pass(to, scratch_.data(), bytes))
+        hold(to, bytes, now + late);
+}
+
+void FaultyWire::hold(Route to, std::size_t bytes, Time until) {
+    held_.emplace(until, Packet{to, {scratch_.data(), scratch_.data() + bytes}});
 }
 
 bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
@@ -83,11 +86,16 @@ bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
 }
 
 Time FaultyWire::progress(Time now) {
-    while (!held_.empty() && held_.begin()->first <= now) {
-        const Packet& packet = held_.begin()->second;
-        if (!pass(packet.to, packet.bytes.data(), packet.bytes.size()))
-            ++counters_.overrun;
-        held_.erase(held_.begin());
+    full_.clear();
+    for (auto next = held_.begin(); next != held_.end() && next->first <= now;) {
+        const Packet& packet = next->second;
+        if (!is_full(packet.to) && pass(packet.to, packet.bytes.data(), packet.bytes.size())) {
+            next = held_.erase(next);
+            continue;
+        }
+        if (!is_full(packet.to))
+            full_.push_back(packet.to.node);
+        ++next;
     }
     return held_.empty() ? kNever : held_.begin()->first;
 }

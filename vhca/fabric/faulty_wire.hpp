@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A wire that loses, repeats, reorders and delays what goes to another wire, by a seeded generator.
+// It loses nothing else: what is due and finds no room below waits for it, and meanwhile the device
+// above finds none for that node either.
 #pragma once
 
 #include <array>
@@ -28,11 +30,10 @@ struct FaultConfig {
     }
 };
 
-/// packets + duplicated = lost + passed + held back at present + overrun.
+/// packets + duplicated = lost + passed + held back at present.
 struct FaultCounters {
     std::uint64_t misclassed = 0;  // of those that were lost: they had another class
     std::uint64_t packets = 0, lost = 0, duplicated = 0, reordered = 0, delayed = 0, passed = 0;
-    std::uint64_t overrun = 0;  // dropped: too much was held back, or no room below when due
 };
 
 class FaultyWire final : public Wire {
@@ -49,7 +50,8 @@ class FaultyWire final : public Wire {
     }
     [[nodiscard]] unsigned steps_to_catch_up() const override { return below_.steps_to_catch_up(); }
 
-    /// Sends what is due. Returns when the next packet is, kNever if none is held back.
+    /// Sends what is due. Returns when the next packet is, kNever if none is held back; a time that
+    /// is over if one waits for room below.
     Time progress(Time now);
 
     [[nodiscard]] const FaultCounters& counters() const { return counters_; }
@@ -62,9 +64,11 @@ class FaultyWire final : public Wire {
     };
 
     bool happens(double probability);
+    [[nodiscard]] bool is_full(Route to) const;
     void note_misclassed(ServiceClass service);
     void send(Route to, std::size_t bytes, Time now);
     bool pass(Route to, const std::byte* bytes, std::size_t count);
+    void hold(Route to, std::size_t bytes, Time until);
 
     Wire& below_;
     const FaultConfig config_;
@@ -72,6 +76,7 @@ class FaultyWire final : public Wire {
     std::mt19937_64 random_;
     FaultCounters counters_;
     std::multimap<Time, Packet> held_;  // by the time they are due; equal times keep their order
+    std::vector<std::uint64_t> full_;   // nodes for which some of them are due
     std::array<std::byte, kPacketBytesMax> scratch_{};
 };
 
