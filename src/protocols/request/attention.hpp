@@ -123,4 +123,22 @@ class Attention {
     const bool is_shared_;
 };
 
+/// A callback of the program runs: outside of each Walk, and not inside another callback.
+class InCallback {
+  public:
+    explicit InCallback(Attention& attention) : attention_(attention) {
+        if constexpr (ucs::kDebugChecks)
+            attention_.begin_callback();
+    }
+    InCallback(const InCallback&) = delete;
+    InCallback& operator=(const InCallback&) = delete;
+    ~InCallback() {
+        if constexpr (ucs::kDebugChecks)
+            attention_.end_callback();
+    }
+
+  private:
+    [[maybe_unused]] Attention& attention_;
+};
+
 }  // namespace tagwire::proto

@@ -34,6 +34,7 @@ struct RmaOp;
 class Endpoint;
 class Memory;
 class CompletionCounter;
+class RequestTable;
 class WorkerCore;
 struct Domain;
 struct Request;
@@ -96,7 +97,7 @@ struct Transfer;
 /// The completion that the transport counts down when it has transmitted a message. It may do so
 /// long after the endpoint has failed: this lives until then, without a request that has ended.
 struct Transmission : uct_completion_t {
-    WorkerCore* worker = nullptr;
+    RequestTable* table = nullptr;
     Request* request = nullptr;
 };
 
@@ -169,9 +170,9 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     tw_completion_t done;
 
     /// Nothing has happened to it yet, and it is not whole.
-    Request(WorkerCore& owner, const tw_op_t& op, RequestState state)
+    Request(WorkerCore* owner, const tw_op_t& op, RequestState state)
         : RequestState(state),
-          worker(&owner),
+          worker(owner),
           complete(op.complete),
           context(op.context),
           flags(op.flags) {}

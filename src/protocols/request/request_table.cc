@@ -9,8 +9,7 @@
 #include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/wire/am_part.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::proto {
 
@@ -79,7 +78,7 @@ ucs_status_t RequestTable::open(const Options& options) {
 
 void RequestTable::clear() {
     if (has_kept_) {
-        worker_.context().drop_kept_of(returned_);
+        port_.drop_kept(port_.owner, returned_);
         take_back();
     }
     for (RequestQueue* queue : {&deferred_, &completed_})
@@ -164,7 +163,7 @@ Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* r
     void* memory = state.is_foreign ? how.request : request_memory();
     if (memory == nullptr)
         return nullptr;
-    auto* request = ::new (memory) Request(worker_, how, state);
+    auto* request = ::new (memory) Request(port_.worker, how, state);
     request->make_whole();
     if ((how.flags & (TW_OP_CQ | TW_OP_COUNTER)) != 0) {
         request->name((how.flags & TW_OP_CQ) != 0 ? &queue_of(how.cq) : nullptr,
@@ -178,7 +177,7 @@ Request* RequestTable::make_part(Request& parent) {
     if (memory == nullptr)
         return nullptr;
     const RequestState state{.kind = RequestKind::kReceive};
-    auto* part = ::new (memory) Request(worker_, kPlainOp, state);
+    auto* part = ::new (memory) Request(port_.worker, kPlainOp, state);
     part->make_whole();
     part->flags = parent.flags;
     part->complete = parent.complete;
@@ -199,7 +198,7 @@ Request* RequestTable::make_internal(RequestKind kind, const tw_op_t& op, bool i
     if (memory == nullptr)
         return nullptr;
     const RequestState state{.kind = kind, .is_start = is_start};
-    auto* request = ::new (memory) Request(worker_, op, state);
+    auto* request = ::new (memory) Request(port_.worker, op, state);
     request->make_whole();
     request->is_internal = true;
     return request;
@@ -212,7 +211,7 @@ bool RequestTable::add_notice(const tw_completion_t& done) {
     if (request == nullptr)
         return false;
     request->done = done;
-    worker_.matches().add_notice();
+    port_.add_notice(port_.owner);
     report(*request);
     return true;
 }
@@ -266,18 +265,17 @@ Transmission* RequestTable::make_transmission(Request& request) {
     transmission->func = [](uct_completion_t* self) {
         auto* ended = static_cast<Transmission*>(self);
         Request* sent = ended->request;
-        WorkerCore& owner = *ended->worker;
+        RequestTable& table = *ended->table;
         const ucs_status_t status = ended->status;
-        owner.requests().release(*ended);
+        table.release(*ended);
         if (sent == nullptr)
             return;
         sent->transmission = nullptr;
-        const ucs_status_t failure = sent->ep->failure();
-        owner.finish(*sent, failure != UCS_OK ? failure : status);
+        table.port_.transmitted(table.port_.owner, *sent, status);
     };
     transmission->count = 1;
     transmission->status = UCS_OK;
-    transmission->worker = &worker_;
+    transmission->table = this;
     transmission->request = &request;
     return transmission;
 }
@@ -294,7 +292,7 @@ void RequestTable::release_buffers(Request& request) {
 void RequestTable::release(Request& request) {
     if (request.is_whole) {
         if (request.rma != nullptr)
-            worker_.rma_ops.end(request);
+            port_.end_rma(port_.owner, request);
         release_buffers(request);
         let_go(request);
     }
@@ -311,11 +309,8 @@ void RequestTable::release(Request& request) {
     const bool is_notice = request.is_internal && request.complete == nullptr;
     request.~Request();
     part_pool_.put(&request);
-    if (!is_notice)
-        return;
-    worker_.matches().remove_notice();
-    if (!is_silent_)
-        worker_.matches().resume_if_free(nullptr);
+    if (is_notice)
+        port_.remove_notice(port_.owner);
 }
 
 // ---- Ends
@@ -329,8 +324,6 @@ void RequestTable::report(Request& request) {
     attention_.count_events();
     if (request.complete != nullptr) {
         deferred_.push_back(request);
-        if (request.ep != nullptr)
-            request.ep->last_end = told_and_deferred();
         return attention_.set_deferred(true);
     }
     const Counted counted(request);
@@ -385,8 +378,14 @@ void RequestTable::call_back(Request& request) {
     release(request);
     if (is_internal)
         return complete(&done);  // the library's own, which relies on the lock
-    const Unlocked callback(worker_);
-    complete(&done);
+    if (port_.is_multi)
+        port_.leave(port_.owner);
+    {
+        const InCallback callback(attention_);
+        complete(&done);
+    }
+    if (port_.is_multi)
+        port_.enter_again(port_.owner);
 }
 
 unsigned RequestTable::tell_ends() {
@@ -406,9 +405,9 @@ unsigned RequestTable::tell_ends() {
     return count;
 }
 
-void RequestTable::forget(const Endpoint& ep) {
+void RequestTable::forget(tw_ep_h ep) {
     for (Request* told = deferred_.front(); told != nullptr; told = RequestQueue::next(*told))
-        if (told->kind == RequestKind::kReceive && told->done.ep == &ep)
+        if (told->kind == RequestKind::kReceive && told->done.ep == ep)
             told->done.ep = nullptr;
 }
 

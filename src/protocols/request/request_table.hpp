@@ -27,9 +27,28 @@ namespace tagwire::proto {
 
 struct AmPart;
 
+/// The world of a table of requests. `owner` is the first argument of the functions.
+struct RequestPort {
+    Attention& attention;
+    WorkerCore* worker;  // as requests name it; the table does not look into it
+    bool is_multi;       // callbacks run without its lock
+    void* owner;
+    /// The transport has transmitted the message of `request`, with `status`.
+    void (*transmitted)(void* owner, Request& request, ucs_status_t status);
+    /// A one-sided operation needs what it was made with no more.
+    void (*end_rma)(void* owner, Request& request);
+    void (*add_notice)(void* owner);
+    void (*remove_notice)(void* owner);
+    /// The lock of a worker that is_multi, before and behind a callback.
+    void (*leave)(void* owner);
+    void (*enter_again)(void* owner);
+    /// Completion queues let go of the completions that they keep for the table.
+    void (*drop_kept)(void* owner, const KeptReturns<CompletionEnv>& home);
+};
+
 class RequestTable {
   public:
-    RequestTable(WorkerCore& owner, Attention& attention) : worker_(owner), attention_(attention) {}
+    explicit RequestTable(const RequestPort& port) : port_(port), attention_(port.attention) {}
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
 
@@ -45,7 +64,7 @@ class RequestTable {
     /// The request of a call.
     Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     /// A plain receive that is posted on the fast path. A request is free.
-    [[gnu::always_inline]] Request* make_plain(WorkerCore& owner, const tw_op_t& op,
+    [[gnu::always_inline]] Request* make_plain(WorkerCore* owner, const tw_op_t& op,
                                                RequestState state) {
         return ::new (pool_.get()) Request(owner, op, state);
     }
@@ -113,10 +132,16 @@ class RequestTable {
     /// returns their number.
     unsigned tell_ends();
     /// The program has closed `ep`: receives that are told later do not name it.
-    void forget(const Endpoint& ep);
+    void forget(tw_ep_h ep);
     /// Ends that callbacks were told of, ever; with those that are queued.
     std::uint64_t told() const { return told_; }
     std::uint64_t told_and_deferred() const { return told_ + deferred_.size(); }
+    /// Calls `visit` with each request whose callback is to be told of its end.
+    template <class Visit>
+    void visit_deferred(Visit visit) const {
+        for (const Request* one = deferred_.front(); one != nullptr; one = RequestQueue::next(*one))
+            visit(*one);
+    }
 
   private:
     void call_back(Request& request);
@@ -126,7 +151,7 @@ class RequestTable {
     void release_part(Request& request);
     void* request_memory();
 
-    WorkerCore& worker_;
+    const RequestPort port_;
     Attention& attention_;
     bool is_silent_ = false;
     ucs::Mpool pool_;

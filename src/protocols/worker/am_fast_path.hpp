@@ -82,7 +82,7 @@ namespace tagwire::proto {
     worker.count(WorkerCounter::kRxAm);
     if (worker.is_multi) [[unlikely]]
         return call_am_unlocked(worker, handler, call);
-    const InCallback callback(worker);
+    const InCallback callback(worker.attention());
     handler.callback(handler.arg, &call);
 }
 

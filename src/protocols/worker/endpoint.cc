@@ -223,7 +223,7 @@ void Endpoint::ask_for_keys() {
 void Endpoint::forget_program() {
     while (RemoteKey* key = keys.pop_front())
         key->ep = nullptr;
-    worker.requests().forget(*this);
+    worker.requests().forget(this);
 }
 
 bool Endpoint::work_slowly() {

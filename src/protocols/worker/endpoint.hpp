@@ -238,7 +238,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     bool has_notice = false;     // the program is to be told of its failure
     bool is_unasked = false;     // made by its peer; the program has never had it
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
-    std::uint64_t last_end = 0;  // the program was told of all its ends when it was told so many
     // Copies into and out of shared memory; with kReady.
     CopyChooser copy_in;
     CopyRule copy_out;

@@ -123,7 +123,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     if (!in.unexpected.empty() || !requests.has_free()) [[unlikely]]
         return false;
     // Read anew: what the checks have read of it is in no register, which would have to be saved.
-    auto* request = requests.make_plain(worker, *ucs::read_anew(&op), posted);
+    auto* request = requests.make_plain(&worker, *ucs::read_anew(&op), posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
     request->tag = tag;
@@ -213,7 +213,7 @@ inline constexpr std::size_t kShortCopyMax = 256;
 /// Apart, so that the other modes save no registers for it.
 [[gnu::noinline]] inline void call_unlocked(WorkerCore& worker, tw_complete_cb_t complete,
                                             const tw_completion_t& done) {
-    const InCallback callback(worker);  // as Unlocked, of a worker that is_multi
+    const InCallback callback(worker.attention());  // as Unlocked, of a worker that is_multi
     worker.leave();
     complete(&done);
     worker.enter_again();
@@ -250,7 +250,7 @@ inline void end_tested(WorkerCore& worker, Request& request, Endpoint& ep, const
     worker.requests().release_plain(request);
     if (is_multi) [[unlikely]]
         return call_unlocked(worker, complete, done);
-    const InCallback callback(worker);
+    const InCallback callback(worker.attention());
     complete(&done);
 }
 

@@ -485,10 +485,14 @@ void PeerTable::retire(Endpoint& ep) {
 unsigned PeerTable::destroy_retired() {
     ucs::ReserveVector<Endpoint*> candidates;
     candidates.swap(retired_);
+    if (candidates.empty())
+        return 0;
+    ucs::ReserveHashSet<const Endpoint*> awaited;  // by callbacks that are to be told of ends
+    worker_.requests().visit_deferred([&](const Request& told) { awaited.insert(told.ep); });
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
         ep->is_retired = false;
-        if (worker_.requests().told() < ep->last_end) {
+        if (awaited.contains(ep)) {
             retire(*ep);  // callbacks that are told of its ends may still ask for it
         } else if (ep->closing().leave()) {
             destroy(*ep);

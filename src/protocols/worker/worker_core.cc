@@ -19,6 +19,10 @@ std::uint64_t random_id() {
     return id;
 }
 
+WorkerCore& as_core(void* owner) {
+    return *static_cast<WorkerCore*>(owner);
+}
+
 }  // namespace
 
 WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx,
@@ -55,12 +59,37 @@ MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCo
             .owner = &worker,
             .visit_peers =
                 [](void* owner, MatchTable& table, void (*visit)(MatchTable&, MatchPeer&)) {
-                    static_cast<WorkerCore*>(owner)->endpoints().for_each(
-                        [&](Endpoint& ep) { visit(table, ep); });
+                    as_core(owner).endpoints().for_each([&](Endpoint& ep) { visit(table, ep); });
                 },
-            .release =
-                [](void* owner, Request& receive) {
-                    static_cast<WorkerCore*>(owner)->requests().release(receive);
+            .release = [](void* owner,
+                          Request& receive) { as_core(owner).requests().release(receive); }};
+}
+
+RequestPort request_port_of(WorkerCore& worker, Attention& attention) {
+    return {.attention = attention,
+            .worker = &worker,
+            .is_multi = worker.is_multi,
+            .owner = &worker,
+            .transmitted =
+                [](void* owner, Request& request, ucs_status_t status) {
+                    const ucs_status_t failure = request.ep->failure();
+                    as_core(owner).finish(request, failure != UCS_OK ? failure : status);
+                },
+            .end_rma = [](void* owner, Request& request) { as_core(owner).rma_ops.end(request); },
+            .add_notice = [](void* owner) { as_core(owner).matches().add_notice(); },
+            .remove_notice =
+                [](void* owner) {
+                    MatchTable& matches = as_core(owner).matches();
+                    matches.remove_notice();
+                    // Its peer may have been paused.
+                    if (!as_core(owner).requests().is_silent())
+                        matches.resume_if_free(nullptr);
+                },
+            .leave = [](void* owner) { as_core(owner).leave(); },
+            .enter_again = [](void* owner) { as_core(owner).enter_again(); },
+            .drop_kept =
+                [](void* owner, const KeptReturns<CompletionEnv>& home) {
+                    as_core(owner).context().drop_kept_of(home);
                 }};
 }
 

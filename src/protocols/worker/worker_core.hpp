@@ -59,6 +59,8 @@ struct TxName {
 class WorkerCore;
 /// The port of its match table.
 MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers);
+/// The port of its requests.
+RequestPort request_port_of(WorkerCore& worker, Attention& attention);
 
 class WorkerCore : public tw_worker {
   public:
@@ -197,7 +199,7 @@ class WorkerCore : public tw_worker {
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{match_port_of(*this, counters_, endpoints_), options()};
     AmReceiver ams_{*this};
-    RequestTable requests_{*this, attention_};
+    RequestTable requests_{request_port_of(*this, attention_)};
     RequestList draining_;  // of failed endpoints; a device still moves their data
     WorkerCounters counters_;
     PeerTable& peers_;
@@ -229,30 +231,12 @@ class Walk {
     WorkerCore& worker_;
 };
 
-/// A callback of the program runs: outside of each Walk, and not inside another callback.
-class InCallback {
-  public:
-    explicit InCallback(WorkerCore& worker) : worker_(worker) {
-        if constexpr (ucs::kDebugChecks)
-            worker.attention().begin_callback();
-    }
-    InCallback(const InCallback&) = delete;
-    InCallback& operator=(const InCallback&) = delete;
-    ~InCallback() {
-        if constexpr (ucs::kDebugChecks)
-            worker_.attention().end_callback();
-    }
-
-  private:
-    WorkerCore& worker_;
-};
-
 /// As InCallback: other threads may enter meanwhile, as the callback itself may. Such a thread may
 /// have been told of the event before the callback had run, so its end is another one: who waits
 /// for what the callback does looks again.
 class Unlocked {
   public:
-    explicit Unlocked(WorkerCore& worker) : worker_(worker), callback_(worker) {
+    explicit Unlocked(WorkerCore& worker) : worker_(worker), callback_(worker.attention()) {
         if (worker.is_multi)
             worker.leave();
     }

@@ -322,12 +322,11 @@ TEST_F(MatchTablePart, messages_of_peers_that_are_gone_hold_nobody_back_and_give
 }
 
 TEST_F(MatchTablePart, receives_that_wait_go_with_the_worker) {
-    alignas(64) std::array<std::byte, 64> worker;  // which nobody asks for anything
     const tw_op_t op{};
     std::vector<std::unique_ptr<proto::Request>> receives;
     for (const bool is_tagged : {false, true}) {
         receives.push_back(std::make_unique<proto::Request>(
-            reinterpret_cast<proto::WorkerCore&>(worker), op,
+            nullptr, op,
             proto::RequestState{.kind = proto::RequestKind::kReceive}));
         receives.back()->tag = 1;
         receives.back()->mask = UINT64_MAX;
