@@ -16,6 +16,8 @@
 
 namespace tagwire::proto {
 
+struct Request;
+
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
 /// The functions of one kind of owner; the first argument of each is the owner.
@@ -33,6 +35,10 @@ struct LaneCalls {
     void (*update_direct)(void* owner);
     void (*fail)(void* owner, ucs_status_t status);
     void (*end)(void* owner, ucs_status_t status);
+    ucs_status_t (*failure)(const void* owner);
+    void (*adopt)(void* owner, Request& request);
+    void (*push)(void* owner, Request& request);
+    void (*finish)(void* owner, Request& request, ucs_status_t status);
 };
 
 class LanePort {
@@ -58,6 +64,8 @@ class LanePort {
     void run() const { calls_->run(owner_); }
 
     EpState state() const { return calls_->state(owner_); }
+    /// The status that it has ended with; UCS_OK: it has not.
+    ucs_status_t failure() const { return calls_->failure(owner_); }
     /// Nothing of either side is on its way.
     bool is_quiet() const { return calls_->is_quiet(owner_); }
     /// Operations or control messages wait to be sent.
@@ -75,6 +83,17 @@ class LanePort {
     void fail(ucs_status_t status) const { calls_->fail(owner_, status); }
     /// As fail(), for a reason of this side's own: the peer hears of it.
     void end(ucs_status_t status) const { calls_->end(owner_, status); }
+
+    // ---- Requests
+
+    /// The request is one of the endpoint: it names that, as the program hears of it.
+    void adopt(Request& request) const { calls_->adopt(owner_, request); }
+    /// The operation begins when its turn comes.
+    void push(Request& request) const { calls_->push(owner_, request); }
+    /// The operation has ended.
+    void finish(Request& request, ucs_status_t status) const {
+        calls_->finish(owner_, request, status);
+    }
 
   private:
     void* owner_;

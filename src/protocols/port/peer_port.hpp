@@ -18,6 +18,8 @@ struct PeerCalls {
     void (*tell_event)(void* owner, tw_peer_event_t event);
     void (*tell_end)(void* owner, ucs_status_t status);
     void (*release_contexts)(void* owner);
+    tw_status_t (*flush_contexts)(void* owner, bool closes);
+    bool (*awaits_contexts)(const void* owner);
 };
 
 class PeerPort {
@@ -40,6 +42,10 @@ class PeerPort {
     void tell_end(ucs_status_t status) const { calls_->tell_end(owner_, status); }
     /// Endpoints of transmit contexts that send in place of this one go.
     void release_contexts() const { calls_->release_contexts(owner_); }
+    /// Flushes or closes those. TW_ERR_NO_RESOURCE: to be called again.
+    tw_status_t flush_contexts(bool closes) const { return calls_->flush_contexts(owner_, closes); }
+    /// The flush or close of them has not ended.
+    bool awaits_contexts() const { return calls_->awaits_contexts(owner_); }
 
   private:
     void* owner_;

@@ -135,7 +135,7 @@ bool RmaSender::on_reply(RmaReply message, Request* request) {
     if (message.op_id == 0) {
         --unanswered_;
         if (status != UCS_OK)
-            note_refusal(status);
+            ep_.flushes().note_refusal(status);
         ep_.request_ended();
         return true;
     }

@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "protocols/api/tw_rma.h"
 #include "protocols/request/request.hpp"
@@ -64,10 +63,6 @@ class RmaSender {
     void piece_ended(Request& request, ucs_status_t status, std::uint64_t value);
     /// Operations by messages, whose effect on later ones of another way is not sure yet.
     bool awaits_replies() const { return unanswered_ > 0; }
-    /// An operation that had ended was refused.
-    void note_refusal(ucs_status_t status) { refusal_ = status; }
-    /// The program's flush has what was refused of operations that had ended.
-    ucs_status_t take_refusal() { return std::exchange(refusal_, UCS_OK); }
     void begin_anew() { unanswered_ = 0; }
     /// The way of one of `length` bytes, and the reason, a sentence; with kReady. `is_mapped`: its
     /// buffer has a handle.
@@ -103,8 +98,7 @@ class RmaSender {
     RmaWay way_of_atomic(const RmaWish& wish, const LaneKey* key, const char** reason) const;
 
     Endpoint& ep_;
-    std::uint64_t unanswered_ = 0;   // RmaReply that are to come
-    ucs_status_t refusal_ = UCS_OK;  // of an operation that had ended
+    std::uint64_t unanswered_ = 0;  // RmaReply that are to come
 };
 
 }  // namespace tagwire::proto

@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/transfer/flushes.hpp"
 
-#include <algorithm>
+#include <utility>
 
 #include "protocols/wire/control_message.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
 tw_status_t Flushes::call(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
-    WorkerCore& worker = ep_.worker;
-    if (ep_.failure() != UCS_OK && kind == RequestKind::kFlush)
-        return static_cast<tw_status_t>(ep_.failure());
-    if (const tw_status_t status = flush_tx(ep_, kind); status != TW_OK)
+    if (const ucs_status_t failure = to_.lane.failure();
+        failure != UCS_OK && kind == RequestKind::kFlush)
+        return static_cast<tw_status_t>(failure);
+    if (const tw_status_t status = to_.peer.flush_contexts(kind == RequestKind::kClose);
+        status != TW_OK)
         return status;
-    Request* request = worker.requests().make(kind, op, request_p);
+    Request* request = to_.requests.make(kind, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    request->ep = &ep_;
+    to_.lane.adopt(*request);
     request->order = order_;
     request->done.flags = TW_DONE_FLUSH;
-    request->done.ep = sender_handle(ep_);
     request->flags &= ~std::uint32_t{TW_OP_FENCE};
     if (kind == RequestKind::kClose)
-        ep_.closing().begin();
+        to_.closing.begin();
     // Messages that left on the fast path are not numbered; there are none before it is ready.
-    if (ep_.state() != EpState::kReady && order_ == 0 && !awaits_tx(ep_)) {
+    if (to_.lane.state() != EpState::kReady && order_ == 0 && !to_.peer.awaits_contexts()) {
         if (kind == RequestKind::kClose)
-            ep_.closing().closed();
-        worker.finish(*request, UCS_OK);
+            to_.closing.closed();
+        to_.lane.finish(*request, UCS_OK);
     } else {
         ++order_;
-        ep_.queue().push(*request);
+        to_.lane.push(*request);
     }
-    return worker.requests().answer(*request, op, request_p);
+    return to_.requests.answer(*request, op, request_p);
 }
 
 ucs_status_t Flushes::start(Request& request) {
-    if (request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+    if (request.id == 0 && to_.requests.assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     const bool is_close = request.kind == RequestKind::kClose;
-    const ucs_status_t status =
-        ep_.queue().send_now(Control::of(Flush{request.id, is_close ? 1U : 0U}));
+    const ucs_status_t status = to_.lane.send_now(Flush{request.id, is_close ? 1U : 0U});
     if (status != UCS_OK)
         return status;
     sent_.push_back(request);
@@ -51,16 +48,13 @@ ucs_status_t Flushes::start(Request& request) {
 
 void Flushes::check() {
     while (Request* flush = sent_.front()) {
-        std::uint64_t earliest = UINT64_MAX;
-        for (const RequestList& list : ep_.outstanding)
-            if (!list.empty())
-                earliest = std::min(earliest, list.front()->order);
-        if (!flush->is_answered || earliest < flush->order || awaits_tx(ep_))
+        if (!flush->is_answered || to_.outstanding.earliest() < flush->order ||
+            to_.peer.awaits_contexts())
             return;
         sent_.erase(*flush);
         if (flush->kind == RequestKind::kClose)
-            ep_.closing().closed();
-        ep_.worker.finish(*flush, ep_.rma.take_refusal());
+            to_.closing.closed();
+        to_.lane.finish(*flush, std::exchange(refusal_, UCS_OK));
     }
 }
 

@@ -9,13 +9,27 @@
 #include <cstdint>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/connect/closing.hpp"
+#include "protocols/port/lane_port.hpp"
+#include "protocols/port/peer_port.hpp"
+#include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/request/request_table.hpp"
 
 namespace tagwire::proto {
 
+/// The world of flushes; `outstanding`: the operations of the endpoint.
+struct FlushesPorts {
+    const LanePort& lane;
+    const PeerPort& peer;
+    RequestTable& requests;
+    const Outstanding& outstanding;
+    Closing& closing;
+};
+
 class Flushes {
   public:
-    explicit Flushes(Endpoint& ep) : ep_(ep) {}
+    explicit Flushes(const FlushesPorts& ports) : to_(ports) {}
     Flushes(const Flushes&) = delete;
     Flushes& operator=(const Flushes&) = delete;
 
@@ -28,6 +42,8 @@ class Flushes {
     void check();
     /// The peer has taken all before `request`.
     void on_flushed(Request& request);
+    /// An operation was refused that had ended: the next flush ends with `status`.
+    void note_refusal(ucs_status_t status) { refusal_ = status; }
     /// Removes and returns the oldest; nullptr: none.
     Request* pop() { return sent_.pop_front(); }
     bool is_empty() const { return sent_.empty(); }
@@ -37,9 +53,10 @@ class Flushes {
     std::uint64_t order() const { return order_; }
 
   private:
-    Endpoint& ep_;
+    const FlushesPorts to_;
     std::uint64_t order_ = 0;  // of the next operation
     RequestList sent_;
+    ucs_status_t refusal_ = UCS_OK;
 };
 
 }  // namespace tagwire::proto

@@ -55,7 +55,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
     : MatchPeer(port_, of_worker),
       worker(owner),
       peer_id(peer),
-      closing_(port_, peer_port_, owner.id(), peer) {}
+      closing_(port_, peer_port_, owner.id(), peer),
+      flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}) {}
 
 Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())

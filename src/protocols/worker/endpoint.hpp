@@ -35,6 +35,7 @@
 #include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
+#include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
@@ -250,8 +251,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 
-    // Operations that have begun and not ended, by Request::stream, each in the order of the calls.
-    std::array<RequestList, kOperationLines> outstanding;
+    Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
     RequestList receiving;  // receives that matched a message that is not all here
 
@@ -286,7 +286,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     SendQueue queue_{*this};
     EagerSender eager_{*this};
     RndvSender rndv_{*this};
-    Flushes flushes_{*this};
+    Flushes flushes_;
     Connector connector_{*this};
     static const LaneCalls kLaneCalls;
     static const PeerCalls kPeerCalls;
@@ -302,10 +302,7 @@ inline RequestList& list_of(Endpoint& ep, const Request& request) {
                : ep.outstanding[static_cast<std::size_t>(request.stream)];
 }
 inline std::size_t outstanding_count(const Endpoint& ep) {
-    std::size_t count = 0;
-    for (const RequestList& list : ep.outstanding)
-        count += list.size();
-    return count;
+    return ep.outstanding.operations();
 }
 
 /// The endpoint to the sender of a message that is kept; the peer is there.

@@ -37,6 +37,15 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .update_direct = [](void* ep) { as_endpoint(ep).update_direct(); },
     .fail = [](void* ep, ucs_status_t status) { as_endpoint(ep).fail(status); },
     .end = [](void* ep, ucs_status_t status) { as_endpoint(ep).closing_.end(status); },
+    .failure = [](const void* ep) { return as_endpoint(ep).failure_; },
+    .adopt =
+        [](void* ep, Request& request) {
+            request.ep = &as_endpoint(ep);
+            request.done.ep = sender_handle(as_endpoint(ep));
+        },
+    .push = [](void* ep, Request& request) { as_endpoint(ep).queue_.push(request); },
+    .finish = [](void* ep, Request& request,
+                 ucs_status_t status) { as_endpoint(ep).worker.finish(request, status); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{
@@ -54,6 +63,11 @@ constinit const PeerCalls Endpoint::kPeerCalls{
             as_endpoint(ep).worker.peers().tell_end(as_endpoint(ep), status);
         },
     .release_contexts = [](void* ep) { release_tx(as_endpoint(ep)); },
+    .flush_contexts =
+        [](void* ep, bool closes) {
+            return flush_tx(as_endpoint(ep), closes ? RequestKind::kClose : RequestKind::kFlush);
+        },
+    .awaits_contexts = [](const void* ep) { return awaits_tx(as_endpoint(ep)); },
 };
 
 }  // namespace tagwire::proto

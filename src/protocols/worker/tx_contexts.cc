@@ -148,7 +148,7 @@ void EpTxContexts::flushed(const tw_completion_t* done) {
     const Entry entry(front);
     const LeavesWork work(front);
     if (done->status != TW_OK && all.front_ != nullptr)
-        all.front_->rma.note_refusal(static_cast<ucs_status_t>(done->status));
+        all.front_->flushes().note_refusal(static_cast<ucs_status_t>(done->status));
     all.ended();
 }
 

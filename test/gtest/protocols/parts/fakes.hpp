@@ -57,6 +57,8 @@ struct FakeLane {
     unsigned opened = 0, runs = 0, flushes = 0;
     std::vector<ucs_status_t> failures;
     std::function<void()> on_update = [] {}, on_end = [] {};
+    std::vector<proto::Request*> adopted, pushed;
+    std::function<void(proto::Request&, ucs_status_t)> on_finish = [](auto&, auto) {};
 
     const proto::LanePort port{this, kCalls};
     static constexpr std::uint32_t kConnection = 7;
@@ -109,6 +111,14 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
             of(lane).fail(status);
             of(lane).on_end();
         },
+    .failure =
+        [](const void* lane) {
+            return of(lane).failures.empty() ? UCS_OK : of(lane).failures.back();
+        },
+    .adopt = [](void* lane, proto::Request& request) { of(lane).adopted.push_back(&request); },
+    .push = [](void* lane, proto::Request& request) { of(lane).pushed.push_back(&request); },
+    .finish = [](void* lane, proto::Request& request,
+                 ucs_status_t status) { of(lane).on_finish(request, status); },
 };
 
 /// In place of an endpoint, for PeerPort.
@@ -119,6 +129,9 @@ struct FakePeer {
 
     unsigned asked = 0, lingers = 0, reconnects = 0, told_anew = 0, released = 0;
     bool is_retired = false;  // progress asks for leave()
+    unsigned context_flushes = 0, context_closes = 0;
+    tw_status_t contexts = TW_OK;  // of flush_contexts()
+    bool awaits_contexts = false;
     std::vector<tw_peer_event_t> events;
     std::vector<ucs_status_t> ends;
 
@@ -139,6 +152,13 @@ inline constexpr proto::PeerCalls FakePeer::kCalls{
     .tell_event = [](void* peer, tw_peer_event_t event) { of(peer).events.push_back(event); },
     .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
     .release_contexts = [](void* peer) { ++of(peer).released; },
+    .flush_contexts =
+        [](void* peer, bool closes) {
+            ++(closes ? of(peer).context_closes : of(peer).context_flushes);
+            return of(peer).contexts;
+        },
+    .awaits_contexts =
+        [](const void* peer) { return static_cast<const FakePeer*>(peer)->awaits_contexts; },
 };
 
 }  // namespace tagwire::test
