@@ -130,8 +130,7 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
         ep_.may_send_eager() || (is_urgent(message.op) && ep_.queue().may_pass_urgently());
     if (!may_go || message.list != nullptr || !is_plain ||
         message.length + head_bytes > ep_.rail().bcopy_max ||
-        (!is_urgent(message.op) &&
-         !ep_.rndv().is_eager_untimed(message.length, message.am != nullptr)))
+        !ep_.rndv().is_eager_untimed(message.length, message.am != nullptr, is_urgent(message.op)))
         return false;
     packing.copy = CopyIn::of(ep_.copy_in, message.length);
     const AmId am = message.am == nullptr ? AmId::kEager : AmId::kAm;

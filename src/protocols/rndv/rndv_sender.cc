@@ -115,17 +115,41 @@ bool can_put_from(const Request& request, const Domain& domain) {
 }
 
 bool RndvSender::takes(const Request& request) {
-    const std::size_t length = request.buffer.length;
-    if (request.is_announced)
-        return request.is_rndv;
-    if (request.offset != 0 || length == 0 || (request.flags & TW_OP_URGENT) != 0)
-        return false;
+    const bool is_learnt = is_learnt_of(request);
+    const bool is_known = is_learnt && request.order == last_.order;
+    const Pattern now = is_known ? last_.pattern : pattern();
+    const Way way = choose(request.buffer.length, state_of(request, now));
+    const bool is_trial = way.rule == WayRule::kTrial;
+    if (is_learnt && !is_known && (is_trial || way.rule == WayRule::kLength)) {
+        if (is_trial)
+            --advised_[index_of(now)].trials;
+        count_learnt(request, now, is_trial);
+    }
+    return way.is_rndv;
+}
+
+MessageState RndvSender::state_of(const Request& request, Pattern pattern) const {
+    MessageState state = state_of(request.buffer, pattern);
     // The peer keeps a message that waits for its place in one buffer.
-    const bool is_too_long =
-        goes_as_tagged(request, ep_.rail()) && length + sizeof(Envelope) > ep_.rail().bcopy_max;
-    if (ep_.eager_is_paused() || is_too_long)
-        return true;
-    return goes_by_rndv(request);
+    if (goes_as_tagged(request, ep_.rail()))
+        state.in_order_max = ep_.rail().bcopy_max - sizeof(Envelope);
+    state.trial_max = ep_.rail().costs().eager_max;
+    state.trial = is_learnt_of(request) ? trial_of(request, pattern) : Trial::kNone;
+    state.has_begun = request.is_announced || request.offset != 0;
+    state.is_rndv = request.is_announced && request.is_rndv;
+    state.is_urgent = (request.flags & TW_OP_URGENT) != 0;
+    state.is_eager_paused = ep_.eager_is_paused();
+    return state;
+}
+
+/// `request` is_learnt_of().
+Trial RndvSender::trial_of(const Request& request, Pattern pattern) const {
+    if (request.order == last_.order)
+        return last_.is_trial ? Trial::kSame : Trial::kNone;
+    const Advised& advised = advised_[index_of(pattern)];
+    if (advised.trials == 0)
+        return Trial::kNone;
+    return advised.tries_rndv ? Trial::kRndv : Trial::kEager;
 }
 
 /// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
@@ -149,36 +173,17 @@ void RndvSender::count_learnt(const Request& request, Pattern pattern, bool is_t
     ++advised_[index_of(pattern)].messages;
 }
 
-/// By its length, unless it is one of those that the receiver has asked to go the other way.
-bool RndvSender::goes_by_rndv(const Request& request) {
-    const std::size_t length = request.buffer.length;
-    if (!is_learnt_of(request))
-        return length >= from(request.buffer, pattern());
-    const bool is_known = request.order == last_.order;
-    const Pattern now = is_known ? last_.pattern : pattern();
-    const bool is_rndv = length >= from(request.buffer, now);
-    if (is_known)
-        return is_rndv != last_.is_trial;
-    Advised& advised = advised_[index_of(now)];
-    const bool is_trial = advised.trials > 0 && is_rndv != advised.tries_rndv &&
-                          length <= ep_.rail().costs().eager_max && length < eager_end_;
-    if (is_trial)
-        --advised.trials;
-    count_learnt(request, now, is_trial);
-    return is_rndv != is_trial;
-}
-
 Pattern RndvSender::pattern_of(const Request& request) const {
     return request.order == last_.order ? last_.pattern : Pattern::kTurns;
 }
 
 bool RndvSender::is_long_eager_untimed(std::size_t length) {
-    constexpr Buffer kPlainBuffer{};
-    if (!is_learning(ep_))
-        return length < from(kPlainBuffer, Pattern::kTurns);
-    const Pattern now = pattern();
-    if (length >= from(kPlainBuffer, now) || advised_[index_of(now)].trials > 0 ||
-        until_sample_ == 0)
+    const bool is_learnt = is_learning(ep_);
+    const Pattern now = is_learnt ? pattern() : Pattern::kTurns;
+    const bool is_eager = !choose(length, state_of(Buffer{}, now)).is_rndv;
+    if (!is_learnt || !is_eager)
+        return is_eager;
+    if (advised_[index_of(now)].trials > 0 || until_sample_ == 0)
         return false;
     --until_sample_;
     return true;
@@ -336,7 +341,8 @@ bool RndvSender::may_start_at_once(const Request& request) const {
 
 bool RndvSender::try_start_at_once(Request& request) {
     const Pattern now = pattern();
-    if (!may_start_at_once(request) || request.buffer.length < from(request.buffer, now) ||
+    if (!may_start_at_once(request) ||
+        !choose(request.buffer.length, state_of(request.buffer, now)).is_rndv ||
         advised_[index_of(now)].trials != 0 || ep_.worker.requests().assign_id(request) == 0)
         return false;
     if (send_lent(request, now) != UCS_OK) {

@@ -11,6 +11,7 @@
 
 #include "protocols/cost/advisor.hpp"
 #include "protocols/cost/timing.hpp"
+#include "protocols/cost/way.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/control_message.hpp"
@@ -27,19 +28,14 @@ class RndvSender {
     /// The message goes by rendezvous. It may be asked several times of one message, and of a later
     /// one only when it has gone.
     bool takes(const Request& request);
-    /// Length from which such a message does if it comes now.
-    std::size_t from(const Buffer& buffer, Pattern pattern) const {
-        const std::uint32_t advised = advice(pattern).rndv_from;
-        const std::size_t chosen =
-            advised != 0 && buffer.list == nullptr ? advised : rail().rndv_from(buffer);
-        return std::min(chosen, eager_end_);
-    }
     /// A plain message of `length` bytes, which fits one part, goes eager now, and need not be
-    /// timed. Active messages never are.
-    bool is_eager_untimed(std::size_t length, bool is_am = false) {
-        constexpr Buffer kPlainBuffer{};
-        return Advisor::is_learnt(length) && !is_am ? is_long_eager_untimed(length)
-                                                    : length < from(kPlainBuffer, Pattern::kTurns);
+    /// timed. Active messages and urgent ones never are.
+    bool is_eager_untimed(std::size_t length, bool is_am = false, bool is_urgent = false) {
+        if (Advisor::is_learnt(length) && !is_am && !is_urgent)
+            return is_long_eager_untimed(length);
+        MessageState state = state_of(Buffer{}, Pattern::kTurns);
+        state.is_urgent = is_urgent;
+        return !choose(length, state).is_rndv;
     }
     /// The pattern of a message that comes now.
     Pattern pattern() const;
@@ -116,7 +112,14 @@ class RndvSender {
     ucs_status_t send_request(Request& request);
     bool is_learnt_of(const Request& request) const;
     void count_learnt(const Request& request, Pattern pattern, bool is_trial);
-    bool goes_by_rndv(const Request& request);
+    /// Thresholds of a message that comes now.
+    MessageState state_of(const Buffer& buffer, Pattern pattern) const {
+        return {.rndv_from = rail().rndv_from(buffer),
+                .advised_from = buffer.list == nullptr ? advice(pattern).rndv_from : 0,
+                .eager_end = eager_end_};
+    }
+    MessageState state_of(const Request& request, Pattern pattern) const;
+    Trial trial_of(const Request& request, Pattern pattern) const;
     Pattern pattern_of(const Request& request) const;
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
