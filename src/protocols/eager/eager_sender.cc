@@ -112,7 +112,7 @@ bool EagerSender::try_send_plain(const void* data, std::size_t length, std::uint
         !ep_.rndv().is_eager_untimed(length))
         return false;
     BarePacking packing{ShortMessage::head(ep_.peer_names, is_tagged), tag, data, length,
-                        CopyIn::of(ep_.copy_in, length)};
+                        CopyIn::of(ep_.copies.in, length)};
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
     if (uct_ep_am_bcopy(ep_.lane(), kId, BarePacking::pack, &packing, 0) < 0)
         return false;  // whatever it is, it is met again
@@ -132,7 +132,7 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
         message.length + head_bytes > ep_.rail().bcopy_max ||
         !ep_.rndv().is_eager_untimed(message.length, message.am != nullptr, is_urgent(message.op)))
         return false;
-    packing.copy = CopyIn::of(ep_.copy_in, message.length);
+    packing.copy = CopyIn::of(ep_.copies.in, message.length);
     const AmId am = message.am == nullptr ? AmId::kEager : AmId::kAm;
     const ssize_t packed =
         uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), PlainPacking::pack, &packing, 0);
@@ -172,7 +172,7 @@ ucs_status_t EagerSender::send_whole(Request& request, const Envelope& envelope)
                          envelope.bytes,
                          &request,
                          request.buffer.length,
-                         CopyIn::of(ep_.copy_in, request.buffer.length),
+                         CopyIn::of(ep_.copies.in, request.buffer.length),
                          request.am_header_bytes};
     const AmId am = request.is_am ? AmId::kAm : AmId::kEager;
     return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), EagerPacking::pack,
@@ -202,7 +202,7 @@ ucs_status_t EagerSender::send_parts(Request& request) {
     envelope.add_total(total + request.am_header_bytes);
     if (is_timed)
         envelope.add_begun(begun);
-    const CopyIn copy = CopyIn::of(ep_.copy_in, total);
+    const CopyIn copy = CopyIn::of(ep_.copies.in, total);
     while (request.offset < total) {
         if (!ep_.queue().may_step())
             return UCS_ERR_NO_RESOURCE;

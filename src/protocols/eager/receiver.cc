@@ -178,13 +178,13 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     if ((request.acks & kAckMatch) != 0)
         ep.control(Ack{arrival.send_id});
     const bool has_more = arrival.bytes.size() < arrival.length;
-    const bool is_timed = (arrival.flags & kTimed) != 0 && is_learning(ep) &&
+    const bool is_timed = (arrival.flags & kTimed) != 0 && ep.lane_state().is_learning() &&
                           fits == arrival.length && Advisor::is_learnt(fits) && !arrival.was_kept;
     Timing timing = is_timed ? Timing::of(arrival.begun, ucs::ticks_now()) : Timing{};
     timing.is_sample = !has_more;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
-                                       : ep.copy_out.kind_for(arrival.length);
+                                       : ep.copies.out.kind_for(arrival.length);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
     if (!has_more) {
@@ -215,7 +215,7 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
             const std::size_t now =
                 std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
             request->buffer.scatter(request->offset, bytes.data(), now,
-                                    ep.copy_out.kind_for(incoming.length));
+                                    ep.copies.out.kind_for(incoming.length));
             request->offset += now;
         }
     } else if (Unexpected* message = incoming.message) {
@@ -259,7 +259,7 @@ bool Receiver::take_data(const Endpoint& ep, const DataMessage& message) {
         count_copy();
     }
     request->buffer.scatter(request->offset, bytes.data(), bytes.size(),
-                            ep.copy_out.kind_for(request->wanted));
+                            ep.copies.out.kind_for(request->wanted));
     request->offset += bytes.size();
     if (request->offset == request->wanted)
         rndv_ended(*request, UCS_OK);

@@ -66,7 +66,7 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     tw_explanation_t out =
         explain(asked.rail(), length, buffer, asked.chosen_stripes(), &asked.rndv());
     if (out.copy_in != nullptr)
-        out.copy_in = name_of(asked.copy_in.kind_for(length));
+        out.copy_in = name_of(asked.copies.in.kind_for(length));
     write_sized(out, explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {

@@ -139,6 +139,11 @@ class alignas(64) Rail {
     std::vector<std::byte> iface_address_;
 };
 
+/// The message goes by the calls for tagged messages.
+inline bool goes_as_tagged(const Request& request, const Rail& rail) {
+    return request.is_tagged && rail.matches_tags();
+}
+
 /// Endpoints of the rail lend buffers without a registration.
 inline bool lends(const Rail& rail) {
     return (rail.attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_LEND) != 0;

@@ -95,7 +95,7 @@ void lent_read_ended(Request& request, ucs_status_t status) {
 
 /// The receiver learns from such a message: data of active messages waits for the program.
 bool learns_from(const Request& request, const Endpoint& ep) {
-    return is_learning(ep) && (request.done.flags & TW_DONE_AM) == 0;
+    return ep.lane_state().is_learning() && (request.done.flags & TW_DONE_AM) == 0;
 }
 
 /// Reads into a buffer of one piece where nothing waits for the lane. False: a Transfer is to do
@@ -295,7 +295,7 @@ bool Receiver::rndv_written(Request& request) {
 
 /// A message of such a length is here now.
 void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing& timing) {
-    if (!is_learning(ep))
+    if (!ep.lane_state().is_learning())
         return;
     const Rail& rail = ep.rail();
     std::unique_ptr<Advisor>& own = ep.advisors[index_of(timing.pattern)];

@@ -138,7 +138,7 @@ MessageState RndvSender::state_of(const Request& request, Pattern pattern) const
     state.has_begun = request.is_announced || request.offset != 0;
     state.is_rndv = request.is_announced && request.is_rndv;
     state.is_urgent = (request.flags & TW_OP_URGENT) != 0;
-    state.is_eager_paused = ep_.eager_is_paused();
+    state.is_eager_paused = ep_.lane_state().eager_is_paused;
     return state;
 }
 
@@ -155,7 +155,7 @@ Trial RndvSender::trial_of(const Request& request, Pattern pattern) const {
 /// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
 bool RndvSender::is_learnt_of(const Request& request) const {
     return Advisor::is_learnt(request.buffer.length) && request.buffer.list == nullptr &&
-           !request.is_am && is_learning(ep_);
+           !request.is_am && ep_.lane_state().is_learning();
 }
 
 Pattern RndvSender::pattern() const {
@@ -178,7 +178,7 @@ Pattern RndvSender::pattern_of(const Request& request) const {
 }
 
 bool RndvSender::is_long_eager_untimed(std::size_t length) {
-    const bool is_learnt = is_learning(ep_);
+    const bool is_learnt = ep_.lane_state().is_learning();
     const Pattern now = is_learnt ? pattern() : Pattern::kTurns;
     const bool is_eager = !choose(length, state_of(Buffer{}, now)).is_rndv;
     if (!is_learnt || !is_eager)
@@ -220,7 +220,7 @@ bool RndvSender::on_advice(Advice message) {
     const bool has_length =
         message.rndv_from == 0 ? trials != 0 : Advisor::is_threshold(message.rndv_from);
     static_assert(Advisor::kTrialMax == kTrialsOfEager - 1, "no number is too large");
-    if (!is_learning(ep_) || !has_length ||
+    if (!ep_.lane_state().is_learning() || !has_length ||
         !Advisor::is_regime(message.regime, message.regimes, message.reason))
         return false;
     Advised& advised = advised_[index_of(pattern)];
@@ -468,7 +468,7 @@ ucs_status_t RndvSender::send_piece(Request& request) {
     } piece{{request.offset, request.peer_id, ep_.peer_names},
             &request,
             0,
-            CopyIn::of(ep_.copy_in, request.wanted)};
+            CopyIn::of(ep_.copies.in, request.wanted)};
     piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
                                           request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {

@@ -66,14 +66,10 @@ Endpoint::~Endpoint() {
 
 // ---- Sending
 
-bool goes_as_tagged(const Request& request, const Rail& rail) {
-    return request.is_tagged && rail.matches_tags();
-}
-
 tw_status_t Endpoint::send(const Outgoing& message) {
-    if (failure_ != UCS_OK)
-        return static_cast<tw_status_t>(failure_);
-    if (is_paused_ && !is_urgent(message.op))
+    if (lane_.failure != UCS_OK)
+        return static_cast<tw_status_t>(lane_.failure);
+    if (lane_.is_paused && !is_urgent(message.op))
         return TW_ERR_NO_RESOURCE;
     note_sending();
     if (eager_.try_send_at_once(message)) {
@@ -89,7 +85,7 @@ tw_status_t Endpoint::send(const Outgoing& message) {
 
 ucs_status_t Endpoint::start(Request& request) {
     if ((request.flags & TW_OP_FENCE) != 0 && request.offset == 0) {
-        if (const ucs_status_t status = uct_ep_fence(lane_, 0); status != UCS_OK)
+        if (const ucs_status_t status = uct_ep_fence(lane_.ep, 0); status != UCS_OK)
             return status;
     }
     if (request.kind == RequestKind::kRma)
@@ -100,7 +96,7 @@ ucs_status_t Endpoint::start(Request& request) {
     const ucs_status_t status = start_message(request);
     if (is_new && (request.flags & TW_OP_URGENT) == 0 &&
         (status != UCS_ERR_NO_RESOURCE || has_begun(request)))
-        window_.add_message(bytes_kept_of(request, *rail_));
+        window_.add_message(bytes_kept_of(request, *lane_.over));
     return status;
 }
 
@@ -114,28 +110,29 @@ ucs_status_t Endpoint::start_message(Request& request) {
 }
 
 void Endpoint::update_direct() {
-    const bool is_direct = has_sent_ && state_ == EpState::kReady &&
-                           rail_->short_max >= sizeof(Header) && !rail_->matches_tags() &&
-                           queue_.may_pass() && !eager_is_paused_ && !is_paused_ &&
+    const bool is_direct = has_sent_ && lane_.state == EpState::kReady &&
+                           lane_.over->short_max >= sizeof(Header) && !lane_.over->matches_tags() &&
+                           queue_.may_pass() && !lane_.eager_is_paused && !lane_.is_paused &&
                            window_.is_open() && !closing_.is_closing() && !closing_.has_asked();
     is_direct_ = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
-    const std::size_t end = is_direct && !gathers(*rail_) ? short_data_max_ + 1 : 0;
+    const std::size_t end = is_direct && !gathers(*lane_.over) ? short_data_max_ + 1 : 0;
     direct_end_.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
     unlocked_end_ = end;
-    const bool is_free = has_sent_ && state_ == EpState::kReady && !gathers(*rail_) &&
+    const bool is_free = has_sent_ && lane_.state == EpState::kReady && !gathers(*lane_.over) &&
                          queue_.may_pass_directly() && !closing_.is_closing() &&
-                         !closing_.has_asked() && rail_->can_get() && rail_->can_put();
-    rma_lane.put_end = is_free ? rail_->attr().cap.put.max_short + 1 : 0;
-    rma_lane.get_end = is_free ? rail_->attr().cap.get.max_short + 1 : 0;
+                         !closing_.has_asked() && lane_.over->can_get() && lane_.over->can_put();
+    rma_lane.put_end = is_free ? lane_.over->attr().cap.put.max_short + 1 : 0;
+    rma_lane.get_end = is_free ? lane_.over->attr().cap.get.max_short + 1 : 0;
 }
 
 void Endpoint::write_out(const tw_op_t* op) {
     const bool has_more = op != nullptr && (op->flags & TW_OP_MORE) != 0;
-    if (state_ == EpState::kReady && gathers(*rail_) && !has_more && !worker.is_in_progress_here())
-        uct_ep_flush(lane_, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
+    if (lane_.state == EpState::kReady && gathers(*lane_.over) && !has_more &&
+        !worker.is_in_progress_here())
+        uct_ep_flush(lane_.ep, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
 }
 
 void Endpoint::opened() {
@@ -149,7 +146,7 @@ void Endpoint::begin_sending() {
 }
 
 void Endpoint::request_ended() {
-    if (state_ == EpState::kFailed)
+    if (lane_.state == EpState::kFailed)
         return;
     if (!flushes_.is_empty())
         flushes_.check();
@@ -189,14 +186,14 @@ Stripes& Endpoint::stripes() {
 // ---- Life
 
 void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
-    lane_ = lane;
-    rail_ = &rail;
-    peer_rail_ = peer_rail;
+    lane_.ep = lane;
+    lane_.over = &rail;
+    lane_.peer_rail = peer_rail;
     rma_lane.peer_domain = static_cast<std::uint8_t>(
         std::min<std::size_t>(connector_.domain_of_peer(peer_rail), kKeyDomainsMax));
-    copy_in.begin(rail.copies().in, rail.chooses_copies());
-    copy_out = rail.copies().out;
-    state_ = EpState::kReady;
+    copies.in.begin(rail.copies().in, rail.chooses_copies());
+    copies.out = rail.copies().out;
+    lane_.state = EpState::kReady;
     worker.awaited.know(*this);
     const std::size_t most = rail.short_max;
     // The fast path does not check whether a message is injected.
@@ -228,7 +225,7 @@ void Endpoint::forget_program() {
 }
 
 bool Endpoint::work_slowly() {
-    if (std::exchange(lacks_keys_, false) && state_ == EpState::kReady) {
+    if (std::exchange(lacks_keys_, false) && lane_.state == EpState::kReady) {
         const Walk walk(worker);
         keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !key.ask_owner(); });
     }
@@ -243,10 +240,10 @@ bool Endpoint::work_slowly() {
 void Endpoint::begin_anew() {
     disconnect();
     stripes_.reset();
-    state_ = EpState::kConnecting;
+    lane_.state = EpState::kConnecting;
     peer_names = 0;
     closing_.begin_anew();
-    eager_is_paused_ = is_paused_ = false;
+    lane_.eager_is_paused = lane_.is_paused = false;
     budget.begin_anew();
     queue_.clear_controls();
     first_announced = 0;
@@ -263,26 +260,26 @@ void Endpoint::begin_anew() {
 }
 
 void Endpoint::stop_sending() {
-    if (lane_ == nullptr)
+    if (lane_.ep == nullptr)
         return;
     uct_ep_pending_purge(
-        lane_, [](uct_pending_req_t*, void*) {}, nullptr);
+        lane_.ep, [](uct_pending_req_t*, void*) {}, nullptr);
     queue_.disarm();
 }
 
 uct_ep_h Endpoint::take_lane() {
     stop_sending();
     worker.awaited.forget(*this);
-    connector_.forget(lane_);
-    worker.peers().map_lane(lane_, nullptr);
-    return std::exchange(lane_, nullptr);
+    connector_.forget(lane_.ep);
+    worker.peers().map_lane(lane_.ep, nullptr);
+    return std::exchange(lane_.ep, nullptr);
 }
 
 void Endpoint::disconnect() {
     worker.awaited.forget(*this);
     if (stripes_ != nullptr)
         stripes_->disconnect();
-    if (const uct_ep_h lane = std::exchange(lane_, nullptr)) {
+    if (const uct_ep_h lane = std::exchange(lane_.ep, nullptr)) {
         connector_.forget(lane);
         connector_.destroy_ep(lane);
     }
@@ -296,7 +293,7 @@ bool Endpoint::has_no_work() const {
 }
 
 void Endpoint::fail(ucs_status_t status) {
-    if (state_ == EpState::kFailed)
+    if (lane_.state == EpState::kFailed)
         return;
     // The transport may see that the peer has gone before this side acts upon its farewell. One
     // that has closed may go once it has the answer to that. Its farewell is not waited for: it may
@@ -307,9 +304,9 @@ void Endpoint::fail(ucs_status_t status) {
              status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
     const Walk walk(worker);
-    failure_ = status;
+    lane_.failure = status;
     log_failure(*this);
-    state_ = EpState::kFailed;
+    lane_.state = EpState::kFailed;
     // Another one may have taken its place when it had left; its receives go on.
     const bool is_last = worker.peers().endpoint_to(peer_id) == this;
     worker.peers().detach(*this);
@@ -340,17 +337,17 @@ void Endpoint::fail(ucs_status_t status) {
 
 std::string Endpoint::description() const {
     const char* connecting = connector_.is_offering() ? "offering" : "greeting";
-    std::string text = state_ == EpState::kReady    ? "ready"
-                       : state_ == EpState::kFailed ? "failed"
-                                                    : connecting;
-    if (state_ == EpState::kReady)
-        text += fmt::format(" over {}", rail_->transport());
+    std::string text = lane_.state == EpState::kReady    ? "ready"
+                       : lane_.state == EpState::kFailed ? "failed"
+                                                         : connecting;
+    if (lane_.state == EpState::kReady)
+        text += fmt::format(" over {}", lane_.over->transport());
     if (stripes_ != nullptr && stripes_->ready() > 0)
         text += fmt::format(", long messages over {} more rails", stripes_->ready());
     text += closing_.description();
-    if (is_paused_ || eager_is_paused_)
-        text +=
-            is_paused_ ? ", all messages paused by the peer" : ", eager data paused by the peer";
+    if (lane_.is_paused || lane_.eager_is_paused)
+        text += lane_.is_paused ? ", all messages paused by the peer"
+                                : ", eager data paused by the peer";
     for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
                                        {outstanding_count(*this), "outstanding"},
                                        {receiving.size(), "being received"},
@@ -363,8 +360,8 @@ std::string Endpoint::description() const {
 }
 
 void Endpoint::check() {
-    const uct_ep_h asked = lane_ != nullptr ? lane_ : connector_.contact_ep();
-    const Rail* rail = lane_ != nullptr ? rail_ : connector_.contact_rail();
+    const uct_ep_h asked = lane_.ep != nullptr ? lane_.ep : connector_.contact_ep();
+    const Rail* rail = lane_.ep != nullptr ? lane_.over : connector_.contact_rail();
     if (asked == nullptr || (rail->attr().cap.flags & UCT_IFACE_FLAG_EP_CHECK) == 0)
         return;
     const ucs_status_t status = uct_ep_check(asked, 0, nullptr);

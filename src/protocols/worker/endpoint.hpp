@@ -28,13 +28,13 @@
 
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
-#include "protocols/cost/copy_chooser.hpp"
 #include "protocols/cost/timing.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
+#include "protocols/request/lane_state.hpp"
 #include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/remote_key.hpp"
@@ -173,7 +173,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     }
     /// Status of a close that could not flush: success, if there was nothing to flush.
     ucs_status_t close_failure() const {
-        return has_sent_ || tx.contexts != nullptr ? failure_ : UCS_OK;
+        return has_sent_ || tx.contexts != nullptr ? lane_.failure : UCS_OK;
     }
 
     // ---- Life
@@ -203,19 +203,15 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     /// The program has the endpoint (again): it has sent nothing.
     void opened();
 
-    EpState state() const { return state_; }
-    ucs_status_t failure() const { return failure_; }
+    const LaneState& lane_state() const { return lane_; }
+    EpState state() const { return lane_.state; }
+    ucs_status_t failure() const { return lane_.failure; }
     /// The lane, its rail, and which rail of the peer it leads to; with kReady.
-    uct_ep_h lane() const { return lane_; }
-    Rail& rail() const {
-        TW_ASSERT(rail_ != nullptr);
-        return *rail_;
-    }
-    std::uint8_t peer_rail() const { return peer_rail_; }
-    /// The peer wants requests of rendezvous only.
-    bool eager_is_paused() const { return eager_is_paused_; }
+    uct_ep_h lane() const { return lane_.ep; }
+    Rail& rail() const { return lane_.rail(); }
+    std::uint8_t peer_rail() const { return lane_.peer_rail; }
     /// The peer wants no messages.
-    bool is_paused() const { return is_paused_; }
+    bool is_paused() const { return lane_.is_paused; }
     /// No operation of a program is under way.
     bool has_no_work() const;
     /// Nothing of either side is on its way.
@@ -227,7 +223,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
 
     WorkerCore& worker;
     const std::uint64_t peer_id;
-    std::uint32_t peer_names = 0;  // by which we name ourselves
 
   private:
     Closing closing_;  // beside them, for the ends of receives read it
@@ -239,9 +234,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     bool has_notice = false;     // the program is to be told of its failure
     bool is_unasked = false;     // made by its peer; the program has never had it
     std::uint32_t draining = 0;  // requests of it whose data a device still moves
-    // Copies into and out of shared memory; with kReady.
-    CopyChooser copy_in;
-    CopyRule copy_out;
+    LaneCopies copies;
 
     // By Pattern, from the first long message on that can be learnt from.
     std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
@@ -270,17 +263,11 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     // an end or a failure that it was told of, and no other matters.
     std::atomic<std::size_t> direct_end_{0};
     std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
-    uct_ep_h lane_ = nullptr;
+    LaneState lane_;
     std::size_t short_data_max_ = 0;
-    Rail* rail_ = nullptr;
-    std::uint8_t peer_rail_ = 0;
-    EpState state_ = EpState::kConnecting;
-    ucs_status_t failure_ = UCS_OK;
-    bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
-    bool is_paused_ = false;        // the peer wants no message
-    bool has_sent_ = false;         // the program, since it has the endpoint
-    bool lacks_keys_ = false;       // owners are asked for keys in progress
-    bool is_direct_ = false;        // what direct_end_ depends on but for the lane
+    bool has_sent_ = false;    // the program, since it has the endpoint
+    bool lacks_keys_ = false;  // owners are asked for keys in progress
+    bool is_direct_ = false;   // what direct_end_ depends on but for the lane
     SendWindow window_{port_};
 
     SendQueue queue_{*this};
@@ -335,14 +322,6 @@ bool awaits_tx(const Endpoint& ep);
 void release_tx(Endpoint& ep);
 /// WorkerCore::arrivals() of the worker, or of the one whose transmit context it is.
 std::uint64_t arrivals_of(const WorkerCore& worker);
-
-/// The endpoint is kReady, over a rail whose messages are learnt from.
-inline bool is_learning(const Endpoint& ep) {
-    return ep.state() == EpState::kReady && ep.rail().is_learning();
-}
-
-/// Tagged messages go by the calls for tagged messages.
-bool goes_as_tagged(const Request& request, const Rail& rail);
 
 inline Endpoint& endpoint_of(tw_ep_h handle) {
     return *static_cast<Endpoint*>(handle);

@@ -154,16 +154,16 @@ void Endpoint::on_control(const Control& message) {
             control(Flushed{message.as<Flush>().flush_id});
             break;
         case ControlOp::kPauseEager:
-            eager_is_paused_ = true;
+            lane_.eager_is_paused = true;
             break;
         case ControlOp::kResumeEager:
-            eager_is_paused_ = false;
+            lane_.eager_is_paused = false;
             break;
         case ControlOp::kPause:
-            is_paused_ = true;
+            lane_.is_paused = true;
             break;
         case ControlOp::kResume:
-            is_paused_ = false;
+            lane_.is_paused = false;
             worker.count_event();
             break;
         case ControlOp::kProbe:
@@ -203,7 +203,7 @@ void Endpoint::on_control(const Control& message) {
                 stripes_->on_down(message.as<Down>());
             break;
     }
-    if (state_ == EpState::kReady)
+    if (lane_.state == EpState::kReady)
         queue_.run();
 }
 

@@ -27,17 +27,19 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .send_now = [](void* ep,
                    const Control& message) { return as_endpoint(ep).queue_.send_now(message); },
     .run = [](void* ep) { as_endpoint(ep).queue_.run(); },
-    .state = [](const void* ep) { return as_endpoint(ep).state_; },
+    .state = [](const void* ep) { return as_endpoint(ep).lane_.state; },
     .is_quiet = [](const void* ep) { return as_endpoint(ep).is_quiet(); },
     .has_waiting = [](const void* ep) { return !as_endpoint(ep).queue_.is_empty(); },
     .flush =
-        [](void* ep) { return uct_ep_flush(as_endpoint(ep).lane_, UCT_FLUSH_FLAG_LOCAL, nullptr); },
+        [](void* ep) {
+            return uct_ep_flush(as_endpoint(ep).lane_.ep, UCT_FLUSH_FLAG_LOCAL, nullptr);
+        },
     .connection = [](const void* ep) { return as_endpoint(ep).connector_.number(); },
     .opened = [](void* ep) { as_endpoint(ep).opened(); },
     .update_direct = [](void* ep) { as_endpoint(ep).update_direct(); },
     .fail = [](void* ep, ucs_status_t status) { as_endpoint(ep).fail(status); },
     .end = [](void* ep, ucs_status_t status) { as_endpoint(ep).closing_.end(status); },
-    .failure = [](const void* ep) { return as_endpoint(ep).failure_; },
+    .failure = [](const void* ep) { return as_endpoint(ep).lane_.failure; },
     .adopt =
         [](void* ep, Request& request) {
             request.ep = &as_endpoint(ep);

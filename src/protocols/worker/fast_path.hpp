@@ -69,7 +69,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
         ShortMessage message;
         message.tag = tag;
         ucs::copy_short(message.data, data, length);
-        status = uct_ep_am_short(lane_, kId, ShortMessage::head(peer_names, is_tagged), &message,
+        status = uct_ep_am_short(lane_.ep, kId, ShortMessage::head(peer_names, is_tagged), &message,
                                  static_cast<unsigned>(sizeof message.tag + length));
     } else {
         // The header as the transport reads it: of parts that are stored apart a processor makes
@@ -78,7 +78,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
         static_assert(sizeof header == sizeof(Header));
         const uct_iov_t iov[] = {{header, sizeof header, nullptr, 0, 1},
                                  {const_cast<void*>(data), length, nullptr, 0, 1}};
-        status = uct_ep_am_short_iov(lane_, kId, iov, 2);
+        status = uct_ep_am_short_iov(lane_.ep, kId, iov, 2);
     }
     return status == UCS_OK;
 }
@@ -102,7 +102,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
                              {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
-    if (uct_ep_am_short_iov(lane_, kId, iov, 2) != UCS_OK)
+    if (uct_ep_am_short_iov(lane_.ep, kId, iov, 2) != UCS_OK)
         return false;
     worker.count(WorkerCounter::kTxShort);
     window_.add_message(message.length);
@@ -259,7 +259,7 @@ template <bool kIsLong>
 [[gnu::always_inline]] inline void take_short(Request& request, const Endpoint& ep,
                                               const std::byte* data, std::size_t length) {
     if constexpr (kIsLong)
-        ucs::copy(ep.copy_out.kind_for(length), request.buffer.base, data, length);
+        ucs::copy(ep.copies.out.kind_for(length), request.buffer.base, data, length);
     else
         ucs::copy_short(request.buffer.base, data, length);
 }

@@ -44,7 +44,7 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
     Request* const request = plain_receive(worker, ep, header, rts.length);
     if (request == nullptr)
         return false;
-    const Timing timing = timing_of(is_learning(ep), rts, rts.length);
+    const Timing timing = timing_of(ep.lane_state().is_learning(), rts, rts.length);
     tagwire_uct_loan_t loan = lent_by(rts, message.loan);
     if (ep.rndv().keeps_receiver_busy(rts.length))
         loan.id = 0;
