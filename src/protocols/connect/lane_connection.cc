@@ -70,7 +70,7 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
             ep_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
             reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
         if (status != UCS_OK) {
-            TW_LOG_REPEATED(ucs::LogLevel::kError, rail_->worker().refusals.due("offer"),
+            TW_LOG_REPEATED(ucs::LogLevel::kError, rail_->refusals().due("offer"),
                             "endpoint of %s: the peer's offer cannot be used: %s",
                             rail_->transport(), ucs_status_string(status));
             return false;

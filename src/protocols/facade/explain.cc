@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "protocols/cost/advisor.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -96,7 +95,7 @@ Protocol direct_of(const RailCosts& costs) {
 
 const char* striped_obstacle(const Rail& rail, const StripePlan& plan, std::size_t length,
                              BufferKind kind) {
-    const Options& options = rail.worker().options();
+    const Options& options = rail.options();
     if (options.rndv_rails == 1)
         return "TAGWIRE_RNDV_RAILS=1";
     if (const char* alone = obstacle(rail.costs(), direct_of(rail.costs()), length, kind))
@@ -128,7 +127,7 @@ void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
     if (row.obstacle != nullptr || length < out->striped_from ||
         out->chosen != static_cast<unsigned>(direct))
         return;
-    const Options& options = rail.worker().options();
+    const Options& options = rail.options();
     out->chosen = kProtocols;
     if (options.rndv_rails > 1) {
         out->rule =
@@ -191,7 +190,6 @@ void explain_eager_end(const Rail& rail, std::size_t eager_end, BufferKind kind,
 
 tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
                          const Stripes* stripes, const RndvSender* sender) {
-    const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
     const bool is_too_long = rail.matches_tags() && !is_rndv(choice.protocol) &&
@@ -205,7 +203,7 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     out.rndv_from = rail.selection().rndv_from(kind);
     out.chosen = static_cast<unsigned>(choice.protocol);
     out.rule = sentence(choice.rule);
-    put(out.knob, knob(context.options(), choice.rule));
+    put(out.knob, knob(rail.options(), choice.rule));
     if (is_too_long) {
         out.chosen = static_cast<unsigned>(rndv_protocol(rail.costs(), length, kind));
         out.rule =
@@ -215,8 +213,8 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
         out.rule = "this setting names the scheme of a rendezvous and overrides the cost";
         put(out.knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
     }
-    if (context.calibration().has(rail.transport(), rail.device()))
-        put(out.source, context.calibration().path());
+    if (rail.calibration().has(rail.transport(), rail.device()))
+        put(out.source, rail.calibration().path());
     if (sender != nullptr && sender->advice(Pattern::kTurns).rndv_from != 0 &&
         kind != BufferKind::kUnmapped && choice.rule != Rule::kShort)
         explain_advice(rail, *sender, kind, &out);

@@ -9,7 +9,6 @@
 #include "protocols/cost/scheme.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/wire/eager_header.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -23,10 +22,6 @@ constexpr std::size_t kReasonBytes = 256;
 Rail::~Rail() {
     if (iface_ != nullptr)
         uct_iface_close(iface_);
-}
-
-const Domain& Rail::domain() const {
-    return worker_.context().domains()[resource_.domain];
 }
 
 ucs_status_t Rail::open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params) {
@@ -104,7 +99,7 @@ unsigned Rail::look() {
 }
 
 void Rail::select() {
-    const Options& options = worker_.options();
+    const Options& options = to_.options;
     costs_ = start_costs({attr_, domain().attr, resource_.desc.dev_type, domain().registers_cheaply,
                           options.unexpected_bytes / Options::kEagerShare});
     if (const auto scheme = static_cast<RndvScheme>(options.rndv_scheme);
@@ -117,10 +112,10 @@ void Rail::select() {
     // It was measured within this host, and the network may be slower.
     if (goes_through_kernel() && !is_loopback())
         costs_.measured_ns_per_byte_min = costs_.wire_ns_per_byte;
-    worker_.context().calibration().apply(transport(), device(), &costs_);
+    to_.calibration.apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
     if (is_shared_memory()) {
-        const CopyRules measured = worker_.context().calibration().copies(transport(), device());
+        const CopyRules measured = to_.calibration.copies(transport(), device());
         copies_.in = Options::copy_rule(options.copy_in, measured.in);
         copies_.out = Options::copy_rule(options.copy_out, measured.out);
         chooses_copies_ = Options::is_auto(options.copy_in) &&
@@ -140,7 +135,7 @@ std::string_view Rail::mover() const {
 }
 
 void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
-    const Options& options = worker_.options();
+    const Options& options = to_.options;
     if (!can_stripe())
         return;
     ucs::ReserveVector<StripeMember> members{member_of(*this)};

@@ -20,10 +20,9 @@
 #include "protocols/cost/stripe_plan.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/request.hpp"
+#include "ucs/log/repeats.hpp"
 
 namespace tagwire::proto {
-
-class WorkerCore;
 
 /// For an interface whose device shall match tags.
 struct TagCallbacks {
@@ -31,14 +30,19 @@ struct TagCallbacks {
     uct_tag_unexp_rndv_cb_t request;
 };
 
+/// The world of a rail.
+struct RailPorts {
+    const Domain& domain;  // of its resource
+    const Options& options;
+    const Calibration& calibration;
+    ucs::Repeats& refusals;  // of messages that any stranger may send over it
+};
+
 /// On cache lines of its own, as all that belongs to one worker and lives long.
 class alignas(64) Rail {
   public:
-    Rail(WorkerCore& worker, std::uint8_t index, const Resource& resource)
-        : is_auxiliary(resource.is_auxiliary),
-          worker_(worker),
-          index_(index),
-          resource_(resource) {}
+    Rail(const RailPorts& ports, std::uint8_t index, const Resource& resource)
+        : is_auxiliary(resource.is_auxiliary), to_(ports), index_(index), resource_(resource) {}
     Rail(const Rail&) = delete;
     Rail& operator=(const Rail&) = delete;
     ~Rail();
@@ -54,12 +58,14 @@ class alignas(64) Rail {
     /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
     unsigned look();
 
-    WorkerCore& worker() const { return worker_; }
+    const Options& options() const { return to_.options; }
+    const Calibration& calibration() const { return to_.calibration; }
+    ucs::Repeats& refusals() const { return to_.refusals; }
     std::uint8_t index() const { return index_; }
     const char* transport() const { return resource_.desc.tl_name; }
     const char* device() const { return resource_.desc.dev_name; }
     std::size_t domain_index() const { return resource_.domain; }
-    const Domain& domain() const;
+    const Domain& domain() const { return to_.domain; }
     uct_iface_h iface() const { return iface_; }
     const uct_iface_attr_t& attr() const { return attr_; }
     std::span<const std::byte> device_address() const { return device_address_; }
@@ -121,7 +127,7 @@ class alignas(64) Rail {
     ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
     void select();
 
-    WorkerCore& worker_;
+    const RailPorts to_;
     std::uint8_t index_;
     bool matches_tags_ = false;
     bool is_enabled_ = false;

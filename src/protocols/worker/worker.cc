@@ -142,8 +142,10 @@ ucs_status_t Worker::open_rails() {
     for (const Resource& resource : context_.resources()) {
         if (rails_.size() == UINT8_MAX)
             break;
+        const RailPorts ports{context_.domains()[resource.domain], options(),
+                              context_.calibration(), refusals};
         auto rail =
-            std::make_unique<Rail>(*this, static_cast<std::uint8_t>(rails_.size()), resource);
+            std::make_unique<Rail>(ports, static_cast<std::uint8_t>(rails_.size()), resource);
         const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
             static_cast<Worker*>(arg)->own_peers_.lane_failed(ep, status);
             return UCS_OK;
