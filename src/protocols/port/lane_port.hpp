@@ -10,7 +10,9 @@
 
 #include <ucs/type/status.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "protocols/wire/control_message.hpp"
 
@@ -39,6 +41,12 @@ struct LaneCalls {
     void (*adopt)(void* owner, Request& request);
     void (*push)(void* owner, Request& request);
     void (*finish)(void* owner, Request& request, ucs_status_t status);
+    void (*add_data)(void* owner, Request& request);
+    void (*remove)(void* owner, Request& request);
+    void (*begin_transfer)(void* owner, Request& request, std::span<const std::byte> keys,
+                           bool only_connections);
+    ucs_status_t (*send_placeholder)(void* owner, Request& request);
+    void (*cancel)(void* owner, Request& request);
 };
 
 class LanePort {
@@ -94,6 +102,24 @@ class LanePort {
     void finish(Request& request, ucs_status_t status) const {
         calls_->finish(owner_, request, status);
     }
+    /// The lane is that of `owner`, an endpoint.
+    bool is_of(const void* owner) const { return owner == owner_; }
+    /// Queues the next step of one that has begun; run() sends it.
+    void add_data(Request& request) const { calls_->add_data(owner_, request); }
+    /// The request leaves the queue.
+    void remove(Request& request) const { calls_->remove(owner_, request); }
+    /// The transfer of the request begins, by `keys` over several lanes if it is long; `only_connections`: over
+    /// none that leads to an interface.
+    void begin_transfer(Request& request, std::span<const std::byte> keys,
+                        bool only_connections) const {
+        calls_->begin_transfer(owner_, request, keys, only_connections);
+    }
+    /// The place of a message that was announced. UCS_ERR_NO_RESOURCE: to be called again.
+    ucs_status_t send_placeholder(Request& request) const {
+        return calls_->send_placeholder(owner_, request);
+    }
+    /// The program wants it back.
+    void cancel(Request& request) const { calls_->cancel(owner_, request); }
 
   private:
     void* owner_;

@@ -14,10 +14,9 @@
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/transfer/stripe.hpp"
+#include "protocols/request/reg_leases.hpp"
+#include "protocols/request/request_table.hpp"
 #include "protocols/transfer/transfer.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
@@ -69,44 +68,6 @@ constexpr std::uint8_t flag_of(Pattern pattern) {
     return pattern == Pattern::kStream ? kRtsOfStream : 0;
 }
 
-/// The pieces are in the peer's memory, or one has failed: the receiver is told, behind a fence.
-/// After a failure of the endpoint, fail() ends the requests that wait.
-void all_is_written(Request& request, ucs_status_t status) {
-    Endpoint& ep = *request.ep;
-    if (ep.state() == EpState::kFailed)
-        return;
-    if (status == UCS_OK)
-        status = uct_ep_fence(ep.lane(), 0);
-    end_transfer(request);
-    ep.control(DataEnd{.receive_id = request.peer_id, .status = status});
-    if (status != UCS_OK)
-        ep.worker.finish(request, status);
-}
-
-/// nullptr: the sender cannot write.
-std::unique_ptr<Transfer> make_write(Request& request, const Rail& rail, const Rtr& rtr,
-                                     std::span<const std::byte> key) {
-    const Domain& domain = rail.domain();
-    if (!rail.can_put() || key.size() != domain.attr.rkey_packed_size ||
-        !can_put_from(request, domain))
-        return nullptr;
-    auto write = std::make_unique<Transfer>(request, all_is_written);
-    TransferPart& own = write->own;
-    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
-        return nullptr;
-    own.component = domain.component;
-    own.end = rtr.length;
-    write->is_put = true;
-    write->address = rtr.address;
-    if (request.buffer.memory != nullptr) {
-        own.memh = request.buffer.memory->handle(rail.domain_index());
-    } else if (request.cached != nullptr) {
-        own.cached = std::exchange(request.cached, nullptr);
-        own.memh = own.cached->handle;
-    }
-    return write;
-}
-
 }  // namespace
 
 bool can_put_from(const Request& request, const Domain& domain) {
@@ -131,14 +92,14 @@ bool RndvSender::takes(const Request& request) {
 MessageState RndvSender::state_of(const Request& request, Pattern pattern) const {
     MessageState state = state_of(request.buffer, pattern);
     // The peer keeps a message that waits for its place in one buffer.
-    if (goes_as_tagged(request, ep_.rail()))
-        state.in_order_max = ep_.rail().bcopy_max - sizeof(Envelope);
-    state.trial_max = ep_.rail().costs().eager_max;
+    if (goes_as_tagged(request, rail()))
+        state.in_order_max = rail().bcopy_max - sizeof(Envelope);
+    state.trial_max = rail().costs().eager_max;
     state.trial = is_learnt_of(request) ? trial_of(request, pattern) : Trial::kNone;
     state.has_begun = request.is_announced || request.offset != 0;
     state.is_rndv = request.is_announced && request.is_rndv;
     state.is_urgent = (request.flags & TW_OP_URGENT) != 0;
-    state.is_eager_paused = ep_.lane_state().eager_is_paused;
+    state.is_eager_paused = to_.lane.eager_is_paused;
     return state;
 }
 
@@ -155,18 +116,18 @@ Trial RndvSender::trial_of(const Request& request, Pattern pattern) const {
 /// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
 bool RndvSender::is_learnt_of(const Request& request) const {
     return Advisor::is_learnt(request.buffer.length) && request.buffer.list == nullptr &&
-           !request.is_am && ep_.lane_state().is_learning();
+           !request.is_am && to_.lane.is_learning();
 }
 
 Pattern RndvSender::pattern() const {
     const bool is_stream =
-        arrivals_of(ep_.worker) == last_.arrivals && last_.in_a_row + 1 >= kStreamFrom;
+        to_.worker.arrivals() == last_.arrivals && last_.in_a_row + 1 >= kStreamFrom;
     return is_stream ? Pattern::kStream : Pattern::kTurns;
 }
 
 /// One more message that is_learnt_of(); asked again, it has gone that way.
 void RndvSender::count_learnt(const Request& request, Pattern pattern, bool is_trial) {
-    const std::uint64_t arrivals = arrivals_of(ep_.worker);
+    const std::uint64_t arrivals = to_.worker.arrivals();
     const unsigned in_a_row =
         arrivals == last_.arrivals ? std::min(last_.in_a_row + 1, kStreamFrom) : 0;
     last_ = {request.order, arrivals, in_a_row, pattern, is_trial};
@@ -178,7 +139,7 @@ Pattern RndvSender::pattern_of(const Request& request) const {
 }
 
 bool RndvSender::is_long_eager_untimed(std::size_t length) {
-    const bool is_learnt = ep_.lane_state().is_learning();
+    const bool is_learnt = to_.lane.is_learning();
     const Pattern now = is_learnt ? pattern() : Pattern::kTurns;
     const bool is_eager = !choose(length, state_of(Buffer{}, now)).is_rndv;
     if (!is_learnt || !is_eager)
@@ -192,7 +153,7 @@ bool RndvSender::is_long_eager_untimed(std::size_t length) {
 bool RndvSender::is_timed(const Request& request, std::uint64_t* begun) {
     if (!is_learnt_of(request) || request.order != last_.order)
         return false;
-    const bool is_one_part = request.buffer.length + sizeof(Envelope) <= ep_.rail().bcopy_max;
+    const bool is_one_part = request.buffer.length + sizeof(Envelope) <= rail().bcopy_max;
     if (is_one_part && !last_.is_trial && until_sample_ > 0) {
         --until_sample_;
         return false;
@@ -204,12 +165,8 @@ bool RndvSender::is_timed(const Request& request, std::uint64_t* begun) {
 
 void RndvSender::set_eager_max(std::uint64_t bytes) {
     const std::uint64_t kept = bytes - std::min<std::uint64_t>(bytes, TW_AM_HEADER_MAX);
-    const bool is_set = ep_.worker.options().has_rndv_threshold();
+    const bool is_set = to_.worker.options.has_rndv_threshold();
     eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
-}
-
-const Rail& RndvSender::rail() const {
-    return ep_.rail();
 }
 
 bool RndvSender::on_advice(Advice message) {
@@ -220,7 +177,7 @@ bool RndvSender::on_advice(Advice message) {
     const bool has_length =
         message.rndv_from == 0 ? trials != 0 : Advisor::is_threshold(message.rndv_from);
     static_assert(Advisor::kTrialMax == kTrialsOfEager - 1, "no number is too large");
-    if (!ep_.lane_state().is_learning() || !has_length ||
+    if (!to_.lane.is_learning() || !has_length ||
         !Advisor::is_regime(message.regime, message.regimes, message.reason))
         return false;
     Advised& advised = advised_[index_of(pattern)];
@@ -233,7 +190,7 @@ bool RndvSender::on_advice(Advice message) {
     advised.advice.rndv_from = message.rndv_from == 0
                                    ? before
                                    : static_cast<std::uint32_t>(std::min<std::uint64_t>(
-                                         message.rndv_from, ep_.rail().costs().eager_max + 1));
+                                         message.rndv_from, rail().costs().eager_max + 1));
     return true;
 }
 
@@ -241,8 +198,8 @@ bool RndvSender::on_advice(Advice message) {
 /// its key ends with the message. Elsewhere one without a handle is kept known. The copy of an
 /// injected message is the library's own, which is not kept.
 void RndvSender::register_source(Request& request) {
-    const Domain& domain = ep_.rail().domain();
-    const std::size_t index = ep_.rail().domain_index();
+    const Domain& domain = rail().domain();
+    const std::size_t index = rail().domain_index();
     if (request.buffer.list != nullptr || request.registration != nullptr ||
         request.cached != nullptr)
         return;
@@ -252,30 +209,30 @@ void RndvSender::register_source(Request& request) {
                            &request.registration) != UCS_OK)
             request.registration = nullptr;
         request.registered_in = static_cast<std::uint32_t>(index);
-    } else if (!has_readable_handle(request) && (ep_.rail().can_get() || ep_.rail().can_put()) &&
+    } else if (!has_readable_handle(request) && (rail().can_get() || rail().can_put()) &&
                request.copy == nullptr) {
-        request.cached = ep_.worker.cache_region(request, index, RegUse::kSource);
+        request.cached = to_.worker.cache_region(request, index, RegUse::kSource);
     }
 }
 
 ucs_status_t RndvSender::start(Request& request) {
-    if (request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+    if (request.id == 0 && to_.worker.requests.assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     if (!request.is_announced) {
         const ucs_status_t status = send_request(request);
         if (status != UCS_OK)
             return status;
-        ep_.worker.count(WorkerCounter::kTxRndv);
+        to_.worker.count(WorkerCounter::kTxRndv);
         request.is_rndv = true;
     }
-    if (goes_as_tagged(request, ep_.rail())) {
-        const ucs_status_t status = ep_.eager().send_placeholder(request);
+    if (goes_as_tagged(request, rail())) {
+        const ucs_status_t status = to_.peer.lane.send_placeholder(request);
         if (status != UCS_OK)
             return status;
     }
-    ep_.worker.set_outstanding(request, ep_);
+    to_.worker.set_outstanding(request, to_.peer);
     if (request.wants_cancel)
-        ep_.cancel(request);
+        to_.peer.lane.cancel(request);
     return UCS_INPROGRESS;
 }
 
@@ -284,14 +241,14 @@ ucs_status_t RndvSender::start(Request& request) {
 /// A buffer with a handle has a key of its own; a list has several places.
 bool RndvSender::may_lend(const Request& request) const {
     return request.buffer.list == nullptr && request.buffer.memory == nullptr && lends(rail()) &&
-           ep_.worker.options().may_get() && !goes_as_tagged(request, rail());
+           to_.worker.options.may_get() && !goes_as_tagged(request, rail());
 }
 
 /// UCS_ERR_UNSUPPORTED: it is registered instead.
 ucs_status_t RndvSender::lend(const Request& request, Pattern pattern, Rts* rts, Loan* loan) {
     tagwire_uct_loan_t lent;
     const ucs_status_t status =
-        tagwire_uct_ep_lend(ep_.lane(), request.buffer.base, request.buffer.length, &lent);
+        tagwire_uct_ep_lend(to_.lane.ep, request.buffer.base, request.buffer.length, &lent);
     if (status != UCS_OK)
         return status;
     *rts = {};
@@ -300,8 +257,7 @@ ucs_status_t RndvSender::lend(const Request& request, Pattern pattern, Rts* rts,
     rts->send_id = request.id;
     rts->key_count = 1;
     rts->flags = flag_of(pattern);
-    if (ep_.worker.options().may_put() && rail().can_put() &&
-        can_put_from(request, rail().domain()))
+    if (to_.worker.options.may_put() && rail().can_put() && can_put_from(request, rail().domain()))
         rts->flags |= kRtsCanPut;
     *loan = wire_of(lent);
     return UCS_OK;
@@ -314,19 +270,19 @@ ucs_status_t RndvSender::send_lent(Request& request, Pattern pattern) {
     const ucs_status_t status = lend(request, pattern, &rts, &loan);
     if (status != UCS_OK)
         return status;
-    Envelope envelope = envelope_of(request, ep_.peer_names);
+    Envelope envelope = envelope_of(request, to_.peer.peer_names);
     if (request.is_am) {
         Keys keys;
         keys.add(loan);
         RndvPacking packing{&envelope, &request, &rts, &keys};
-        return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kAmRts),
+        return status_of(uct_ep_am_bcopy(to_.lane.ep, static_cast<std::uint8_t>(AmId::kAmRts),
                                          RndvPacking::pack, &packing, 0));
     }
     std::byte behind[LentRts::kBytes];
     LentRts::of(rts, loan).write(behind);
     const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
                              {behind, sizeof behind, nullptr, 0, 1}};
-    return uct_ep_am_short_iov(ep_.lane(), static_cast<std::uint8_t>(AmId::kRts), iov, 2);
+    return uct_ep_am_short_iov(to_.lane.ep, static_cast<std::uint8_t>(AmId::kRts), iov, 2);
 }
 
 /// Its lane is free, and it goes by rendezvous. While messages are to be tried, takes() decides.
@@ -335,33 +291,32 @@ bool RndvSender::may_start_at_once(const Request& request) const {
                                      TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_CQ |
                                      TW_OP_COUNTER;
     const std::size_t length = request.buffer.length;
-    return ep_.may_send_short(0) && (request.flags & ~kPlain) == 0 && !request.is_am &&
-           length > 0 && may_lend(request);
+    return (request.flags & ~kPlain) == 0 && !request.is_am && length > 0 && may_lend(request);
 }
 
-bool RndvSender::try_start_at_once(Request& request) {
+bool RndvSender::try_start_at_once(Request& request, std::uint64_t order) {
     const Pattern now = pattern();
     if (!may_start_at_once(request) ||
         !choose(request.buffer.length, state_of(request.buffer, now)).is_rndv ||
-        advised_[index_of(now)].trials != 0 || ep_.worker.requests().assign_id(request) == 0)
+        advised_[index_of(now)].trials != 0 || to_.worker.requests.assign_id(request) == 0)
         return false;
     if (send_lent(request, now) != UCS_OK) {
-        ep_.worker.requests().release_id(request);
+        to_.worker.requests.release_id(request);
         return false;
     }
-    request.order = ep_.flushes().next_order();
+    request.order = order;
     request.is_rndv = true;
     if (is_learnt_of(request))
         count_learnt(request, now, false);
-    ep_.worker.count(WorkerCounter::kTxRndv);
-    ep_.worker.set_outstanding(request, ep_);
-    ep_.window().add_message(kKeysBytesMax);
+    to_.worker.count(WorkerCounter::kTxRndv);
+    to_.worker.set_outstanding(request, to_.peer);
+    to_.window.add_message(kKeysBytesMax);
     return true;
 }
 
 ucs_status_t RndvSender::send_request(Request& request) {
-    const bool may_get = ep_.worker.options().may_get();
-    const bool may_put = ep_.worker.options().may_put();
+    const bool may_get = to_.worker.options.may_get();
+    const bool may_put = to_.worker.options.may_put();
     if (may_lend(request)) {
         const ucs_status_t status = send_lent(request, pattern_of(request));
         if (status != UCS_ERR_UNSUPPORTED)
@@ -370,14 +325,14 @@ ucs_status_t RndvSender::send_request(Request& request) {
     if (may_get || may_put)
         register_source(request);
     Keys keys;
-    if (const uct_mem_h handle = source_of(request, ep_.rail().domain_index());
+    if (const uct_mem_h handle = source_of(request, rail().domain_index());
         may_get && handle != nullptr) {
-        keys.add(ep_.rail().domain(), ep_.rail().domain_index(), handle);
-        if (has_readable_handle(request) && request.buffer.length >= ep_.rail().striped_from())
-            keys.add_others(*request.buffer.memory, ep_.rail().domain_index());
+        keys.add(rail().domain(), rail().domain_index(), handle);
+        if (has_readable_handle(request) && request.buffer.length >= rail().striped_from())
+            keys.add_others(*request.buffer.memory, rail().domain_index());
     }
-    Envelope envelope = envelope_of(request, ep_.peer_names);  // the Ats acknowledges
-    if (goes_as_tagged(request, ep_.rail()))
+    Envelope envelope = envelope_of(request, to_.peer.peer_names);  // the Ats acknowledges
+    if (goes_as_tagged(request, rail()))
         envelope.header.flags |= kAnnounced;
     Rts rts{};
     rts.length = request.buffer.length;
@@ -385,20 +340,20 @@ ucs_status_t RndvSender::send_request(Request& request) {
     rts.send_id = request.id;
     rts.key_count = keys.count;
     rts.flags = flag_of(pattern_of(request));
-    if (may_put && ep_.rail().can_put() && can_put_from(request, ep_.rail().domain()))
+    if (may_put && rail().can_put() && can_put_from(request, rail().domain()))
         rts.flags |= kRtsCanPut;
     RndvPacking packing{&envelope, &request, &rts, &keys};
     const AmId am = request.is_am ? AmId::kAmRts : AmId::kRts;
-    return status_of(
-        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), RndvPacking::pack, &packing, 0));
+    return status_of(uct_ep_am_bcopy(to_.lane.ep, static_cast<std::uint8_t>(am), RndvPacking::pack,
+                                     &packing, 0));
 }
 
 // ---- The receiver has answered
 
 bool RndvSender::may_end(const Request* request) const {
-    return request != nullptr && request->ep == &ep_ && request->kind == RequestKind::kSend &&
-           request->is_outstanding && request->is_rndv && !request->is_queued &&
-           request->transfer == nullptr;
+    return request != nullptr && to_.peer.lane.is_of(request->ep) &&
+           request->kind == RequestKind::kSend && request->is_outstanding && request->is_rndv &&
+           !request->is_queued && request->transfer == nullptr;
 }
 
 /// A rendezvous of ours whose receiver may choose now how its data moves. Only such a buffer is the
@@ -409,7 +364,7 @@ bool RndvSender::awaits_receiver(const Request* request) const {
 }
 
 bool RndvSender::keeps_receiver_busy(std::uint64_t bytes) const {
-    const Request* const last = ep_.outstanding[static_cast<std::size_t>(Line::kMessages)].back();
+    const Request* const last = to_.messages.back();
     return last != nullptr && awaits_receiver(last) && last->buffer.length >= bytes / 2;
 }
 
@@ -418,7 +373,7 @@ void RndvSender::send_data(Request& request, std::uint32_t receive_id, std::uint
     request.peer_id = receive_id;
     request.wanted = bytes;
     request.offset = 0;
-    ep_.queue().add_data(request);
+    to_.peer.lane.add_data(request);
 }
 
 /// The receiver asks for its data.
@@ -426,7 +381,8 @@ bool RndvSender::on_cts(Cts message, Request* request) {
     const bool is_there =
         request != nullptr && request->kind == RequestKind::kSend && request->is_outstanding;
     if (!is_there) {  // nobody waits for what is not there
-        ep_.control(DataEnd{.receive_id = message.receive_id, .status = UCS_ERR_CANCELED});
+        to_.peer.lane.control(
+            DataEnd{.receive_id = message.receive_id, .status = UCS_ERR_CANCELED});
         return true;
     }
     if (!awaits_receiver(request) || message.receive_id == 0 || message.bytes == 0 ||
@@ -436,26 +392,66 @@ bool RndvSender::on_cts(Cts message, Request* request) {
     return true;
 }
 
+/// The pieces are in the peer's memory, or one has failed: the receiver is told, behind a fence.
+/// After a failure of the endpoint, fail() ends the requests that wait.
+void RndvSender::all_is_written(Request& request, ucs_status_t status) {
+    if (to_.lane.state == EpState::kFailed)
+        return;
+    if (status == UCS_OK)
+        status = uct_ep_fence(to_.lane.ep, 0);
+    end_transfer(request);
+    to_.peer.lane.control(DataEnd{.receive_id = request.peer_id, .status = status});
+    if (status != UCS_OK)
+        to_.worker.finish(request, status);
+}
+
+/// nullptr: the sender cannot write.
+std::unique_ptr<Transfer> RndvSender::make_write(Request& request, const Rtr& rtr,
+                                                 std::span<const std::byte> key) {
+    const Domain& domain = rail().domain();
+    if (!rail().can_put() || key.size() != domain.attr.rkey_packed_size ||
+        !can_put_from(request, domain))
+        return nullptr;
+    auto write = std::make_unique<Transfer>(request, [](Request& of, ucs_status_t status) {
+        static_cast<RndvSender*>(of.transfer->mover)->all_is_written(of, status);
+    });
+    write->mover = this;
+    TransferPart& own = write->own;
+    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
+        return nullptr;
+    own.component = domain.component;
+    own.end = rtr.length;
+    write->is_put = true;
+    write->address = rtr.address;
+    if (request.buffer.memory != nullptr) {
+        own.memh = request.buffer.memory->handle(rail().domain_index());
+    } else if (request.cached != nullptr) {
+        own.cached = std::exchange(request.cached, nullptr);
+        own.memh = own.cached->handle;
+    }
+    return write;
+}
+
 /// The receiver offers its buffer.
-bool RndvSender::on_rtr(const RtrMessage& message, Request* request) {
+bool RndvSender::on_rtr(const RtrMessage& message, Request* request, std::uint8_t peer_domain) {
     const Rtr& rtr = message.rtr;
     if (!awaits_receiver(request) || rtr.length > request->buffer.length)
         return false;
     std::unique_ptr<Transfer> write;
-    if (rtr.domain == ep_.connector().domain_of_peer(ep_.peer_rail())) {
+    if (rtr.domain == peer_domain) {
         const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), rtr.key_bytes);
-        write = make_write(*request, ep_.rail(), rtr, key);
+        write = make_write(*request, rtr, key);
     }
     if (write == nullptr) {
         send_data(*request, rtr.receive_id, rtr.length);
-        ep_.queue().run();
+        to_.peer.lane.run();
         return true;
     }
     request->peer_id = rtr.receive_id;
     request->wanted = rtr.length;
     request->offset = 0;
     request->transfer = write.release();
-    begin_transfer(*request, message.keys.all(), (rtr.flags & kRtrByConnection) != 0);
+    to_.peer.lane.begin_transfer(*request, message.keys.all(), (rtr.flags & kRtrByConnection) != 0);
     return true;
 }
 
@@ -465,11 +461,11 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         const Request* request;
         std::size_t bytes;
         CopyIn copy;
-    } piece{{request.offset, request.peer_id, ep_.peer_names},
+    } piece{{request.offset, request.peer_id, to_.peer.peer_names},
             &request,
             0,
-            CopyIn::of(ep_.copies.in, request.wanted)};
-    piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
+            CopyIn::of(to_.copies, request.wanted)};
+    piece.bytes = std::min<std::uint64_t>(rail().bcopy_max - sizeof(RndvData),
                                           request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {
         const auto& packed = *static_cast<const Piece*>(arg);
@@ -481,19 +477,19 @@ ucs_status_t RndvSender::send_piece(Request& request) {
         return sizeof packed.head + packed.bytes;
     };
     const ssize_t sent =
-        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kData), pack, &piece, 0);
+        uct_ep_am_bcopy(to_.lane.ep, static_cast<std::uint8_t>(AmId::kData), pack, &piece, 0);
     if (sent == UCS_ERR_NO_RESOURCE)
         return UCS_ERR_NO_RESOURCE;
     request.offset += piece.bytes;
     if (sent < 0 || request.offset == request.wanted) {
-        ep_.queue().remove(request);
+        to_.peer.lane.remove(request);
         if (request.wanted < request.buffer.length)
             request.peer_id = 0;  // it may have been the start that a buffered receive shows
     }
     if (sent < 0) {
-        ep_.control(
+        to_.peer.lane.control(
             DataEnd{.receive_id = request.peer_id, .status = static_cast<std::int32_t>(sent)});
-        ep_.worker.finish(request, static_cast<ucs_status_t>(sent));
+        to_.worker.finish(request, static_cast<ucs_status_t>(sent));
     }
     return UCS_OK;
 }

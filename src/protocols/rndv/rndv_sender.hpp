@@ -7,21 +7,39 @@
 #include <ucs/type/status.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "protocols/cost/advisor.hpp"
+#include "protocols/cost/copy_chooser.hpp"
 #include "protocols/cost/timing.hpp"
 #include "protocols/cost/way.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/lane_state.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/rndv_messages.hpp"
 
 namespace tagwire::proto {
 
+/// The world of a sender of rendezvous.
+struct RndvSenderPorts {
+    const WorkerPort& worker;
+    MatchPeer& peer;
+    const LaneState& lane;
+    CopyChooser& copies;
+    SendWindow& window;
+    const RequestList& messages;  // that have begun and not ended, in their order
+};
+
 class RndvSender {
   public:
-    explicit RndvSender(Endpoint& ep) : ep_(ep) {}
+    explicit RndvSender(const RndvSenderPorts& ports) : to_(ports) {}
     RndvSender(const RndvSender&) = delete;
     RndvSender& operator=(const RndvSender&) = delete;
 
@@ -60,9 +78,10 @@ class RndvSender {
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
-    /// As start(), of a new message that the queue need not hold back, when its buffer can be lent
-    /// and nothing else was asked for. False: nothing has happened.
-    bool try_start_at_once(Request& request);
+    /// As start(), of a new message whose number would be `order`, over a lane that a short message
+    /// may pass, when its buffer can be lent and nothing else was asked for. False: nothing has
+    /// happened.
+    bool try_start_at_once(Request& request, std::uint64_t order);
     /// Sends a piece of the data that the receiver asked for. UCS_ERR_NO_RESOURCE: call again.
     /// UCS_OK: after the last piece, or a failure, the request has left the queue.
     ucs_status_t send_piece(Request& request);
@@ -71,7 +90,8 @@ class RndvSender {
 
     bool on_advice(Advice message);
     bool on_cts(Cts message, Request* request);
-    bool on_rtr(const RtrMessage& message, Request* request);
+    /// `peer_domain`: the peer's memory domain that the lane leads to.
+    bool on_rtr(const RtrMessage& message, Request* request, std::uint8_t peer_domain);
     /// The request is a rendezvous of this endpoint whose data is in no queue and with no device:
     /// the receiver may end it.
     bool may_end(const Request* request) const;
@@ -123,10 +143,13 @@ class RndvSender {
     Pattern pattern_of(const Request& request) const;
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
+    void all_is_written(Request& request, ucs_status_t status);
+    std::unique_ptr<Transfer> make_write(Request& request, const Rtr& rtr,
+                                         std::span<const std::byte> key);
 
-    const Rail& rail() const;
+    const Rail& rail() const { return to_.lane.rail(); }
 
-    Endpoint& ep_;
+    const RndvSenderPorts to_;
     std::size_t eager_end_ = SIZE_MAX;
     std::array<Advised, kPatterns> advised_;
     LastLong last_;

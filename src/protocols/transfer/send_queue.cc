@@ -65,7 +65,12 @@ Request* SendQueue::begin(const Outgoing& message) {
     request->is_tagged = message.is_tagged;
     request->done = end_of(message, sender_handle(ep_));
     request->done.request = request;
-    if ((may_start(*request) && ep_.rndv().try_start_at_once(*request)) || submit(*request))
+    if (may_start(*request) && ep_.may_send_short(0) &&
+        ep_.rndv().try_start_at_once(*request, ep_.flushes().order())) {
+        ep_.flushes().next_order();
+        return request;
+    }
+    if (submit(*request))
         return request;
     requests.release(*request);
     return nullptr;

@@ -96,6 +96,7 @@ struct Transfer : ucs::FromReserve {
 
     Request* request;  // null: it has ended, and only the pieces are waited for
     const Ended ended;
+    void* mover = nullptr;  // for `ended`
     bool is_put = false;
     bool is_lent = false;           // read by `loan`, over the endpoint's lane alone
     bool has_lost_rail = false;     // the own lane has moved a lost part again

@@ -56,7 +56,9 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
       worker(owner),
       peer_id(peer),
       closing_(port_, peer_port_, owner.id(), peer),
-      flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}) {}
+      flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
+      rndv_({owner.port(), *this, lane_, copies.in, window_,
+             outstanding[index_of(Line::kMessages)]}) {}
 
 Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())

@@ -272,8 +272,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};
-    RndvSender rndv_{*this};
     Flushes flushes_;
+    RndvSender rndv_;
     Connector connector_{*this};
     static const LaneCalls kLaneCalls;
     static const PeerCalls kPeerCalls;

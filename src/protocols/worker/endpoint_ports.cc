@@ -2,6 +2,7 @@
 // The ports of an endpoint, by which its parts reach it.
 #include <uct/api/uct.h>
 
+#include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -48,6 +49,15 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .push = [](void* ep, Request& request) { as_endpoint(ep).queue_.push(request); },
     .finish = [](void* ep, Request& request,
                  ucs_status_t status) { as_endpoint(ep).worker.finish(request, status); },
+    .add_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.add_data(request); },
+    .remove = [](void* ep, Request& request) { as_endpoint(ep).queue_.remove(request); },
+    .begin_transfer =
+        [](void*, Request& request, std::span<const std::byte> keys, bool only_connections) {
+            begin_transfer(request, keys, only_connections);
+        },
+    .send_placeholder =
+        [](void* ep, Request& request) { return as_endpoint(ep).eager_.send_placeholder(request); },
+    .cancel = [](void* ep, Request& request) { as_endpoint(ep).cancel(request); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{

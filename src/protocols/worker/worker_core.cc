@@ -52,6 +52,19 @@ TxName WorkerCore::tx_name() const {
     return own_tx == nullptr ? TxName{} : TxName{own_tx->number, own_tx->front.id()};
 }
 
+constinit const WorkerCalls WorkerCore::kWorkerCalls{
+    .set_outstanding =
+        [](void* worker, Request& request, MatchPeer& peer) {
+            as_core(worker).set_outstanding(request, static_cast<Endpoint&>(peer));
+        },
+    .finish = [](void* worker, Request& request,
+                 ucs_status_t status) { as_core(worker).finish(request, status); },
+    .cache_region = [](void* worker, const Request& request, std::size_t domain,
+                       RegUse use) { return as_core(worker).cache_region(request, domain, use); },
+    .arrivals =
+        [](const void* worker) { return arrivals_of(*static_cast<const WorkerCore*>(worker)); },
+};
+
 MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers) {
     return {.counters = counters,
             .peers = peers,

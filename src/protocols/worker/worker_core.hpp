@@ -22,6 +22,7 @@
 #include "protocols/index/id_table.hpp"
 #include "protocols/match/match_table.hpp"
 #include "protocols/port/worker_counters.hpp"
+#include "protocols/port/worker_port.hpp"
 #include "protocols/request/attention.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/rail.hpp"
@@ -75,6 +76,8 @@ class WorkerCore : public tw_worker {
 
     // ---- Parts
 
+    /// Parts of endpoints reach the worker by it.
+    const WorkerPort& port() const { return port_; }
     RequestTable& requests() { return requests_; }
     MatchTable& matches() { return matches_; }
     MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
@@ -206,6 +209,10 @@ class WorkerCore : public tw_worker {
     Receiver& receiver_;
     DeviceTags* device_tags_ = nullptr;
     std::unique_ptr<TxContexts> tx_contexts_;
+
+  private:
+    static const WorkerCalls kWorkerCalls;
+    const WorkerPort port_{this, kWorkerCalls, counters_, options(), requests_};
 };
 
 inline WorkerCore& core_of(tw_worker_h handle) {

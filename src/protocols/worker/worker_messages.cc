@@ -218,7 +218,8 @@ ucs_status_t on_rtr(WorkerCore& worker, const Came& came) {
         return worker.of_nobody(message.rtr.sender, "offer to write", came.length);
     if (ep->state() != EpState::kReady)
         return worker.garbage("offer to write", came.length);
-    if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id)))
+    if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id),
+                           ep->connector().domain_of_peer(ep->peer_rail())))
         worker.count(WorkerCounter::kGarbage);
     return UCS_OK;
 }
