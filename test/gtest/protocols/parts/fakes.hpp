@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <vector>
 
+#include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
 
@@ -59,6 +61,9 @@ struct FakeLane {
     std::function<void()> on_update = [] {}, on_end = [] {};
     std::vector<proto::Request*> adopted, pushed;
     std::function<void(proto::Request&, ucs_status_t)> on_finish = [](auto&, auto) {};
+    // Requests that were queued, left the queue, begin a transfer, are to be canceled.
+    std::vector<proto::Request*> data, removed, transfers, canceled;
+    std::function<ucs_status_t(proto::Request&)> on_placeholder = [](auto&) { return UCS_OK; };
 
     const proto::LanePort port{this, kCalls};
     static constexpr std::uint32_t kConnection = 7;
@@ -119,6 +124,24 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
     .push = [](void* lane, proto::Request& request) { of(lane).pushed.push_back(&request); },
     .finish = [](void* lane, proto::Request& request,
                  ucs_status_t status) { of(lane).on_finish(request, status); },
+    .add_data = [](void* lane, proto::Request& request) { of(lane).data.push_back(&request); },
+    .remove = [](void* lane, proto::Request& request) { of(lane).removed.push_back(&request); },
+    .begin_transfer = [](void* lane, proto::Request& request, std::span<const std::byte>,
+                         bool) { of(lane).transfers.push_back(&request); },
+    .send_placeholder = [](void* lane,
+                           proto::Request& request) { return of(lane).on_placeholder(request); },
+    .cancel = [](void* lane, proto::Request& request) { of(lane).canceled.push_back(&request); },
+};
+
+struct HasFakeLane {
+    FakeLane fake;
+};
+
+/// In place of an endpoint, as messages name it.
+struct FakeMatchPeer : HasFakeLane, proto::MatchPeer {
+    explicit FakeMatchPeer(std::uint64_t worker) : MatchPeer(fake.port, worker) {
+        source = static_cast<std::uint32_t>(worker);
+    }
 };
 
 /// In place of an endpoint, for PeerPort.

@@ -20,16 +20,6 @@ namespace tagwire::test {
 inline constexpr std::uint64_t kTableBytes = 1 << 20, kTableMessages = 2000;
 inline constexpr std::size_t kTableData = 1000;  // of most messages
 
-struct HasFakeLane {
-    FakeLane fake;
-};
-
-struct FakeMatchPeer : HasFakeLane, proto::MatchPeer {
-    explicit FakeMatchPeer(std::uint64_t worker) : MatchPeer(fake.port, worker) {
-        source = static_cast<std::uint32_t>(worker);
-    }
-};
-
 /// In place of a worker.
 class MatchTablePart : public testing::Test {
   protected:

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A transport, a rail and a worker that are fakes, for parts that send and receive.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "protocols/cost/calibration.hpp"
+#include "protocols/cost/options.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/parts/fakes.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/attention.hpp"
+#include "protocols/request/lane_state.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/request/reg_leases.hpp"
+#include "protocols/request/request.hpp"
+#include "protocols/request/request_table.hpp"
+#include "protocols/wire/wire.hpp"
+
+namespace tagwire::test {
+
+/// An endpoint of a transport that writes down each message.
+struct FakeUct : uct_iface_t {
+    struct Message {
+        proto::AmId id;
+        std::vector<std::byte> bytes;
+    };
+
+    FakeUct() : uct_iface_t{} {
+        ops.ep_am_bcopy = [](uct_ep_h ep, std::uint8_t id, uct_pack_callback_t pack, void* arg,
+                             unsigned) {
+            FakeUct& self = of(ep);
+            if (self.room != UCS_OK)
+                return static_cast<ssize_t>(self.room);
+            std::vector<std::byte> bytes(kBufferBytes);
+            bytes.resize(pack(bytes.data(), arg));
+            EXPECT_LE(bytes.size(), kBufferBytes);
+            self.sent.push_back({static_cast<proto::AmId>(id), bytes});
+            return static_cast<ssize_t>(bytes.size());
+        };
+        ops.ep_fence = [](uct_ep_h, unsigned) { return UCS_OK; };
+    }
+    FakeUct(const FakeUct&) = delete;
+    FakeUct& operator=(const FakeUct&) = delete;
+
+    uct_ep_h ep() { return &ep_; }
+
+    static constexpr std::size_t kBufferBytes = 1024;
+    ucs_status_t room = UCS_OK;
+    std::vector<Message> sent;
+
+  private:
+    static FakeUct& of(uct_ep_h ep) { return *static_cast<FakeUct*>(ep->iface); }
+
+    uct_ep_t ep_{this};
+};
+
+/// A rail that is not open, and what a test says of it.
+class FakeRail : public proto::Rail {
+  public:
+    FakeRail(const proto::RailPorts& ports, const proto::Resource& resource)
+        : Rail(ports, 0, resource) {
+        bcopy_max = FakeUct::kBufferBytes;
+        costs_.eager_max = std::size_t{1} << 20;
+    }
+    void set_rndv_from(std::size_t bytes) { selection_ = proto::Selection(costs_, bytes); }
+    void set_matches_tags() { matches_tags_ = true; }
+    void set_learning() { is_learning_ = true; }
+    uct_iface_attr_t& attributes() { return attr_; }
+};
+
+/// As requests name the peer: nobody looks into it, and its lane knows it.
+inline proto::Endpoint* as_endpoint(FakeMatchPeer& peer) {
+    return reinterpret_cast<proto::Endpoint*>(&peer.fake);
+}
+
+/// In place of a worker, with real requests.
+class FakeWorker {
+  public:
+    explicit FakeWorker(std::size_t requests_max = 1000) : options(options_with(requests_max)) {
+        EXPECT_EQ(requests.open(options), UCS_OK);
+    }
+    FakeWorker(const FakeWorker&) = delete;
+    FakeWorker& operator=(const FakeWorker&) = delete;
+    ~FakeWorker() { requests.clear(); }
+
+    /// A request of the program, `buffer` bytes of which go or come.
+    proto::Request& make(proto::RequestKind kind, std::vector<std::byte>& buffer,
+                         const tw_op_t& op = {}) {
+        proto::Request* const request = requests.make(kind, &op, nullptr);
+        EXPECT_NE(request, nullptr);
+        request->buffer.base = buffer.data();
+        request->buffer.length = buffer.size();
+        return *request;
+    }
+
+    struct End {
+        proto::Request* request;
+        ucs_status_t status;
+        bool operator==(const End&) const = default;
+    };
+    std::vector<End> ends;
+    std::vector<proto::Request*> outstanding;
+    std::uint64_t arrivals = 0;
+    std::uint64_t count(proto::WorkerCounter counter) const { return counters.value(counter); }
+
+    proto::Options options;
+    proto::WorkerCounters counters;
+    proto::Attention attention{false};
+    proto::RequestTable requests{{.attention = attention,
+                                  .worker = nullptr,
+                                  .is_multi = false,
+                                  .owner = this,
+                                  .transmitted = nullptr,
+                                  .end_rma = [](void*, proto::Request&) {},
+                                  .add_notice = nullptr,
+                                  .remove_notice = nullptr,
+                                  .leave = nullptr,
+                                  .enter_again = nullptr,
+                                  .drop_kept = nullptr}};
+    const proto::WorkerPort port{this, kCalls, counters, options, requests};
+
+  private:
+    static proto::Options options_with(std::size_t requests_max) {
+        proto::Options options{};
+        options.rndv_threshold = UINT64_MAX;
+        options.requests_max = requests_max;
+        options.inject_bytes = 256;
+        return options;
+    }
+    static FakeWorker& of(void* owner) { return *static_cast<FakeWorker*>(owner); }
+
+    static const proto::WorkerCalls kCalls;
+};
+
+inline constexpr proto::WorkerCalls FakeWorker::kCalls{
+    .set_outstanding =
+        [](void* worker, proto::Request& request, proto::MatchPeer& peer) {
+            request.ep = as_endpoint(static_cast<FakeMatchPeer&>(peer));
+            request.is_outstanding = true;
+            of(worker).outstanding.push_back(&request);
+        },
+    .finish =
+        [](void* worker, proto::Request& request, ucs_status_t status) {
+            request.is_outstanding = false;
+            of(worker).requests.release_id(request);
+            of(worker).ends.push_back({&request, status});
+        },
+    .cache_region = [](void*, const proto::Request&, std::size_t,
+                       proto::RegUse) -> proto::RegLease* { return nullptr; },
+    .arrivals = [](const void* worker) { return static_cast<const FakeWorker*>(worker)->arrivals; },
+};
+
+}  // namespace tagwire::test
