@@ -96,7 +96,7 @@ MessageState RndvSender::state_of(const Request& request, Pattern pattern) const
         state.in_order_max = rail().bcopy_max - sizeof(Envelope);
     state.trial_max = rail().costs().eager_max;
     state.trial = is_learnt_of(request) ? trial_of(request, pattern) : Trial::kNone;
-    state.has_begun = request.is_announced || request.offset != 0;
+    state.has_begun = request.is_announced || request.offset != 0 || request.has_gone;
     state.is_rndv = request.is_announced && request.is_rndv;
     state.is_urgent = (request.flags & TW_OP_URGENT) != 0;
     state.is_eager_paused = to_.lane.eager_is_paused;

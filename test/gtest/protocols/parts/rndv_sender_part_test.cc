@@ -162,11 +162,14 @@ TEST_F(RndvSenderPart, a_device_that_matches_tags_has_short_messages_only) {
 TEST_F(RndvSenderPart, an_eager_message_that_has_begun_stays_one) {
     Request& in_parts = message(kShort);
     Request& announced = message(kShort);
+    Request& whole = message(kShort);
     in_parts.offset = 1;
     announced.is_announced = true;
+    whole.has_gone = true;  // its transmission is to be tracked
     lane_.eager_is_paused = true;
     EXPECT_FALSE(sender_.takes(in_parts));
     EXPECT_FALSE(sender_.takes(announced));
+    EXPECT_FALSE(sender_.takes(whole));
 }
 
 TEST_F(RndvSenderPart, a_receivers_advice_moves_the_threshold_until_the_connection_ends) {
