@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "protocols/api/tw_def.h"
 #include "protocols/wire/control_message.hpp"
 
 namespace tagwire::proto {
@@ -47,6 +48,11 @@ struct LaneCalls {
                            bool only_connections);
     ucs_status_t (*send_placeholder)(void* owner, Request& request);
     void (*cancel)(void* owner, Request& request);
+    void (*note_sending)(void* owner);
+    void (*write_out)(void* owner, const tw_op_t* op);
+    bool (*submit)(void* owner, Request& request);
+    void (*push_data)(void* owner, Request& request);
+    void (*request_ended)(void* owner);
 };
 
 class LanePort {
@@ -120,6 +126,17 @@ class LanePort {
     }
     /// The program wants it back.
     void cancel(Request& request) const { calls_->cancel(owner_, request); }
+    /// The program begins an operation.
+    void note_sending() const { calls_->note_sending(owner_); }
+    /// A call of the program with `op` has sent: that leaves now.
+    void write_out(const tw_op_t* op) const { calls_->write_out(owner_, op); }
+    /// A new operation: it has ended, is outstanding, or waits for its turn. False: there is no
+    /// room for a copy of what it injects, and nothing has happened.
+    bool submit(Request& request) const { return calls_->submit(owner_, request); }
+    /// As add_data(), and sends it if that is possible.
+    void push_data(Request& request) const { calls_->push_data(owner_, request); }
+    /// An operation has ended, of which there is no request: what waited for that may go on.
+    void request_ended() const { calls_->request_ended(owner_); }
 
   private:
     void* owner_;

@@ -32,6 +32,7 @@ struct WorkerPort {
     WorkerCounters& counters;
     const Options& options;
     RequestTable& requests;
+    const bool has_cache;  // of registrations
 
     void count(WorkerCounter counter, std::uint64_t amount = 1) const {
         counters.add(counter, amount);

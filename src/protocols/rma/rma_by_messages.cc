@@ -5,10 +5,9 @@
 
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/request/request_table.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -47,20 +46,20 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
         }
     };
     RmaOp& op = *request.rma;
-    if (waits_for_reply(request) && request.id == 0 &&
-        ep_.worker.requests().assign_id(request) == 0)
+    if (waits_for_reply(request) && request.id == 0 && to_.worker.requests.assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     const std::size_t length = request.buffer.length;
     while (request.offset < length) {
         Packing packing{};
         packing.request = &request;
-        packing.bytes = std::min(ep_.rail().bcopy_max - sizeof(PutPart), length - request.offset);
-        packing.head = {ep_.peer_names,
+        packing.bytes =
+            std::min(to_.lane.rail().bcopy_max - sizeof(PutPart), length - request.offset);
+        packing.head = {to_.peer.peer_names,
                         request.id,
                         {op.key->memory().memory, op.address + request.offset},
                         request.offset + packing.bytes == length ? 1U : 0U,
                         0};
-        const ssize_t sent = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kPut),
+        const ssize_t sent = uct_ep_am_bcopy(to_.lane.ep, static_cast<std::uint8_t>(AmId::kPut),
                                              Packing::pack, &packing, 0);
         if (sent < 0)
             return static_cast<ucs_status_t>(sent);
@@ -68,7 +67,7 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
         request.offset += packing.bytes;
     }
     ++unanswered_;
-    ep_.worker.count(WorkerCounter::kRmaAsked);
+    to_.worker.count(WorkerCounter::kRmaAsked);
     return UCS_OK;
 }
 
@@ -76,10 +75,10 @@ ucs_status_t RmaSender::put_by_messages(Request& request) {
 ucs_status_t RmaSender::ask(Request& request) {
     RmaOp& op = *request.rma;
     const bool waits = waits_for_reply(request);
-    if (waits && request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+    if (waits && request.id == 0 && to_.worker.requests.assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     RmaRequest message{};
-    message.sender = ep_.peer_names;
+    message.sender = to_.peer.peer_names;
     message.op_id = request.id;
     message.at = {op.key->memory().memory, op.address};
     message.length = op.kind == RmaKind::kAtomic ? op.number_bytes() : request.buffer.length;
@@ -88,31 +87,31 @@ ucs_status_t RmaSender::ask(Request& request) {
     message.kind = op.kind;
     message.operation = op.operation;
     message.type = op.type;
-    const ucs_status_t status = send_alone(ep_.lane(), AmId::kRmaRequest, message);
+    const ucs_status_t status = send_alone(to_.lane.ep, AmId::kRmaRequest, message);
     if (status != UCS_OK)
         return status;
     op.by_messages = true;
     ++unanswered_;
     if (op.kind != RmaKind::kKeys)
-        ep_.worker.count(WorkerCounter::kRmaAsked);
+        to_.worker.count(WorkerCounter::kRmaAsked);
     return waits ? UCS_INPROGRESS : UCS_OK;
 }
 
 ucs_status_t RmaSender::send_notice(const Request& request) {
     const RmaOp& op = *request.rma;
     Notice message{};
-    message.sender = ep_.peer_names;
+    message.sender = to_.peer.peer_names;
     message.kind = op.kind;
     message.at = {op.key->memory().memory, op.address};
     message.length = request.buffer.length;
     message.imm = request.done.imm;
-    return send_alone(ep_.lane(), AmId::kNotice, message);
+    return send_alone(to_.lane.ep, AmId::kNotice, message);
 }
 
 // ---- Messages of the owner
 
 bool RmaSender::on_data(const GetMessage& message, Request* request) {
-    if (request == nullptr || request->ep != &ep_ || request->rma == nullptr)
+    if (request == nullptr || !to_.peer.lane.is_of(request->ep) || request->rma == nullptr)
         return false;
     const RmaOp& op = *request->rma;
     const bool has_data = op.kind == RmaKind::kGet || op.kind == RmaKind::kKeys;
@@ -135,11 +134,11 @@ bool RmaSender::on_reply(RmaReply message, Request* request) {
     if (message.op_id == 0) {
         --unanswered_;
         if (status != UCS_OK)
-            ep_.flushes().note_refusal(status);
-        ep_.request_ended();
+            to_.flushes.note_refusal(status);
+        to_.peer.lane.request_ended();
         return true;
     }
-    if (request == nullptr || request->ep != &ep_ || request->rma == nullptr ||
+    if (request == nullptr || !to_.peer.lane.is_of(request->ep) || request->rma == nullptr ||
         !request->rma->by_messages || request->rma->has_reply)
         return false;
     --unanswered_;

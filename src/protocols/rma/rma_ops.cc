@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "protocols/rma/remote_key.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/rma/rma_sender.hpp"
 
 namespace tagwire::proto {
 
@@ -32,14 +31,15 @@ void RmaOps::end(Request& request) {
     RmaOp* const op = std::exchange(request.rma, nullptr);
     while (RmaPiece* piece = op->pieces.pop_front())
         piece->request = nullptr;
-    if (op->owes_notice && request.ep != nullptr && request.ep->state() != EpState::kFailed)
-        request.ep->window().notice_is_off();
+    // Without an endpoint it has outlived that.
+    if (op->owes_notice != nullptr && request.ep != nullptr)
+        op->owes_notice->notice_is_off();
     op->key->let_go();
     op->~RmaOp();
     ops_.put(op);
 }
 
-RmaPiece* RmaOps::make_piece(Request& request) {
+RmaPiece* RmaOps::make_piece(Request& request, RmaSender& sender) {
     void* memory = pieces_.get();
     if (memory == nullptr)
         return nullptr;
@@ -47,7 +47,8 @@ RmaPiece* RmaOps::make_piece(Request& request) {
     piece->func = ended;
     piece->count = 1;
     piece->status = UCS_OK;
-    piece->worker = &worker_;
+    piece->ops = this;
+    piece->sender = &sender;
     piece->request = &request;
     request.rma->pieces.push_back(*piece);
     return piece;
@@ -60,14 +61,15 @@ void RmaOps::release_piece(RmaPiece& piece) {
 
 void RmaOps::ended(uct_completion_t* self) {
     auto& piece = *static_cast<RmaPiece*>(self);
-    RmaOps& own = piece.worker->rma_ops;
+    RmaOps& own = *piece.ops;
+    RmaSender* const sender = piece.sender;
     Request* const request = piece.request;
     if (request == nullptr)
         return own.pieces_.put(&piece);
     const ucs_status_t status = piece.status;
     const std::uint64_t value = piece.value;
     own.release_piece(piece);
-    request->ep->rma.piece_ended(*request, status, value);
+    sender->piece_ended(*request, status, value);
 }
 
 }  // namespace tagwire::proto

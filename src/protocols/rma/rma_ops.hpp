@@ -21,10 +21,13 @@
 namespace tagwire::proto {
 
 class RemoteKey;
+class RmaOps;
+class RmaSender;
 
 /// The completion of a get that the transport buffers, of an atomic, or of a flush.
 struct RmaPiece : uct_completion_t {
-    WorkerCore* worker = nullptr;
+    RmaOps* ops = nullptr;
+    RmaSender* sender = nullptr;
     Request* request = nullptr;    // nullptr: it has ended
     std::uint64_t offset = 0;      // of a get: where the data goes in its buffer
     std::uint64_t value = 0;       // of an atomic: what was there before
@@ -58,10 +61,11 @@ struct RmaOp : RmaWish {
     RmaPhase phase = RmaPhase::kMove;
     bool by_messages = false;  // some of it has gone so
     bool has_reply = false;
-    bool is_emulated = false;      // an atomic: `compare` is the guess
-    bool is_there = false;         // it has taken effect at the target
-    bool owes_notice = false;      // its notice is in the window of its endpoint, and has not gone
-    bool awaits_down = false;      // the target is to end its side of a lost rail first
+    bool is_emulated = false;  // an atomic: `compare` is the guess
+    bool is_there = false;     // it has taken effect at the target
+    bool awaits_down = false;  // the target is to end its side of a lost rail first
+    // Its notice is in the window of that one, and has not gone.
+    RmaSender* owes_notice = nullptr;
     ucs_status_t status = UCS_OK;  // the first failure
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
 };
@@ -106,7 +110,7 @@ inline bool is_put_in_parts(const Request& request) {
 
 class RmaOps {
   public:
-    explicit RmaOps(WorkerCore& owner) : worker_(owner) {}
+    RmaOps() = default;
     RmaOps(const RmaOps&) = delete;
     RmaOps& operator=(const RmaOps&) = delete;
 
@@ -116,14 +120,13 @@ class RmaOps {
     /// The request ends; its pieces end by themselves.
     void end(Request& request);
     /// nullptr: out of memory.
-    RmaPiece* make_piece(Request& request);
+    RmaPiece* make_piece(Request& request, RmaSender& sender);
     /// Releases a piece whose operation has not ended.
     void release_piece(RmaPiece& piece);
 
   private:
     static void ended(uct_completion_t* self);
 
-    WorkerCore& worker_;
     ucs::Mpool ops_;
     ucs::Mpool pieces_;
 };

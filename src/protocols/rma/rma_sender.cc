@@ -9,11 +9,10 @@
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/request/request_table.hpp"
 #include "protocols/rma/atomics.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/transfer/transfer.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -102,44 +101,42 @@ ucs_status_t answer_of(const RmaOp& op) {
 // ---- Calls
 
 tw_status_t RmaSender::call(const RmaCall& call) {
-    if (ep_.failure() != UCS_OK)
-        return static_cast<tw_status_t>(ep_.failure());
-    if (ep_.is_paused() && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
+    if (to_.lane.failure != UCS_OK)
+        return static_cast<tw_status_t>(to_.lane.failure);
+    if (to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
         return TW_ERR_NO_RESOURCE;
-    ep_.note_sending();
-    WorkerCore& worker = ep_.worker;
-    RequestTable& requests = worker.requests();
+    to_.peer.lane.note_sending();
+    RequestTable& requests = to_.worker.requests;
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if (!worker.rma_ops.add(*request, call.what) ||
+    if (!to_.ops.add(*request, call.what) ||
         !requests.set_buffer(*request, call.base, call.length, call.list, call.count,
                              call.op == nullptr ? nullptr : call.op->mem)) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
-    request->ep = &ep_;
+    to_.peer.lane.adopt(*request);
     tw_completion_t& done = request->done;
     done.flags =
         done_flag_of(call.what.kind) | flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
     done.length = done.message_length =
         call.what.kind == RmaKind::kAtomic ? call.what.number_bytes() : call.length;
     done.imm = (request->flags & TW_OP_IMM) != 0 ? call.op->imm : 0;
-    done.ep = sender_handle(ep_);
-    if (!ep_.queue().submit(*request)) {
+    if (!to_.peer.lane.submit(*request)) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
-    ep_.write_out(call.op);
+    to_.peer.lane.write_out(call.op);
     return requests.answer(*request, call.op, call.request_p);
 }
 
 bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
-    const auto& cap = ep_.rail().attr().cap;
-    if ((cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) == 0 || !has_fetch(ep_.rail(), wish))
+    const auto& cap = to_.lane.rail().attr().cap;
+    if ((cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) == 0 || !has_fetch(to_.lane.rail(), wish))
         return false;
     std::uint64_t before = 0;
-    if (post_atomic(ep_.lane(), wish, wish.operation, wish.operand, wish.compare, key.bundle.rkey,
+    if (post_atomic(to_.lane.ep, wish, wish.operation, wish.operand, wish.compare, key.bundle.rkey,
                     &before, nullptr) != UCS_OK)
         return false;
     store_result(wish, before);
@@ -147,11 +144,12 @@ bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
 }
 
 ucs_status_t RmaSender::start(Request& request) {
-    if ((request.flags & TW_OP_IMM) != 0 && !std::exchange(request.rma->owes_notice, true))
-        ep_.window().owe_notice();
+    if ((request.flags & TW_OP_IMM) != 0 &&
+        std::exchange(request.rma->owes_notice, this) == nullptr)
+        to_.window.owe_notice();
     const ucs_status_t status = advance(request);
     if (status == UCS_INPROGRESS)
-        ep_.worker.set_outstanding(request, ep_);
+        to_.worker.set_outstanding(request, to_.peer);
     return status;
 }
 
@@ -175,8 +173,8 @@ ucs_status_t RmaSender::advance(Request& request) {
         if ((request.flags & TW_OP_IMM) != 0) {
             if (const ucs_status_t status = send_notice(request); status != UCS_OK)
                 return status;
-            op.owes_notice = false;
-            ep_.window().notice_has_gone();
+            op.owes_notice = nullptr;
+            to_.window.notice_has_gone();
         }
         op.phase = RmaPhase::kAck;
     }
@@ -192,25 +190,25 @@ ucs_status_t RmaSender::advance(Request& request) {
 /// It is outstanding, and what it waited for has ended: the next step, or its end.
 void RmaSender::settle(Request& request, ucs_status_t status) {
     RmaOp& op = *request.rma;
-    if (status != UCS_OK && ep_.failure() != UCS_OK)
-        status = ep_.failure();
+    if (status != UCS_OK && to_.lane.failure != UCS_OK)
+        status = to_.lane.failure;
     if (op.status == UCS_OK)
         op.status = status;
     if (!request.is_outstanding)
         return;  // a queue has it, and start() goes on
     if (op.status != UCS_OK)
-        return ep_.worker.finish(request, op.status);
+        return to_.worker.finish(request, op.status);
     if (!request.is_queued)
-        ep_.queue().push_data(request);
+        to_.peer.lane.push_data(request);
 }
 
 ucs_status_t RmaSender::resume(Request& request) {
     const ucs_status_t status = advance(request);
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
-    ep_.queue().remove(request);
+    to_.peer.lane.remove(request);
     if (status != UCS_INPROGRESS)
-        ep_.worker.finish(request, status);
+        to_.worker.finish(request, status);
     else if (request.transfer != nullptr)
         begun(request);
     return UCS_OK;
@@ -235,10 +233,10 @@ void RmaSender::piece_ended(Request& request, ucs_status_t status, std::uint64_t
 
 /// nullptr: the lane does not reach the memory.
 const LaneKey* RmaSender::key_for(const RmaWish& wish) const {
-    const Rail& rail = ep_.rail();
+    const Rail& rail = to_.lane.rail();
     if (!rail.can_get() || !rail.can_put())
         return nullptr;
-    const std::uint8_t domain = ep_.rma_lane.peer_domain;
+    const std::uint8_t domain = to_.rma_lane.peer_domain;
     const LaneKey* key = wish.key->found(domain);
     // Relaxed: it tells nothing else.
     if (key != nullptr && key->is_settled.load(std::memory_order_relaxed))
@@ -272,11 +270,11 @@ ucs_status_t RmaSender::move(Request& request) {
 
 /// The lane's device, or the processors, use the buffer where it is.
 bool RmaSender::may_transfer(RmaKind kind, std::size_t length, bool is_mapped) const {
-    const Rail& rail = ep_.rail();
+    const Rail& rail = to_.lane.rail();
     if (kind == RmaKind::kPut && length <= std::max(kCopiedPutMax, rail.attr().cap.put.max_short))
         return false;
     return is_mapped || (rail.domain().attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0 ||
-           ep_.worker.context().cache() != nullptr;
+           to_.worker.has_cache;
 }
 
 ucs_status_t RmaSender::put(Request& request) {
@@ -305,7 +303,7 @@ ucs_status_t RmaSender::put_pieces(Request& request, const LaneKey& key) {
             return piece.bytes;
         }
     };
-    const auto& cap = ep_.rail().attr().cap.put;
+    const auto& cap = to_.lane.rail().attr().cap.put;
     const std::size_t length = request.buffer.length;
     const std::uint64_t address = request.rma->address;
     while (request.offset < length) {
@@ -314,12 +312,12 @@ ucs_status_t RmaSender::put_pieces(Request& request, const LaneKey& key) {
         bytes = std::min(bytes, length - request.offset);
         ucs_status_t status = UCS_OK;
         if (bytes <= cap.max_short) {
-            status = uct_ep_put_short(ep_.lane(), at, static_cast<unsigned>(bytes),
+            status = uct_ep_put_short(to_.lane.ep, at, static_cast<unsigned>(bytes),
                                       address + request.offset, key.bundle.rkey);
         } else {
             bytes = std::min(cap.max_bcopy, length - request.offset);
             Piece piece{&request, bytes};
-            status = status_of(uct_ep_put_bcopy(ep_.lane(), Piece::pack, &piece,
+            status = status_of(uct_ep_put_bcopy(to_.lane.ep, Piece::pack, &piece,
                                                 address + request.offset, key.bundle.rkey));
         }
         if (status != UCS_OK)
@@ -356,16 +354,16 @@ ucs_status_t RmaSender::get_pieces(Request& request, const LaneKey& key) {
     RmaOp& op = *request.rma;
     const std::size_t length = request.buffer.length;
     while (request.offset < length && op.status == UCS_OK) {
-        RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
+        RmaPiece* piece = to_.ops.make_piece(request, *this);
         if (piece == nullptr)
             return UCS_ERR_NO_RESOURCE;
         piece->offset = request.offset;
         const std::size_t bytes =
-            std::min(ep_.rail().attr().cap.get.max_bcopy, length - request.offset);
+            std::min(to_.lane.rail().attr().cap.get.max_bcopy, length - request.offset);
         const ucs_status_t status = uct_ep_get_bcopy(
-            ep_.lane(), unpack, piece, bytes, op.address + request.offset, key.bundle.rkey, piece);
+            to_.lane.ep, unpack, piece, bytes, op.address + request.offset, key.bundle.rkey, piece);
         if (status != UCS_INPROGRESS)
-            ep_.worker.rma_ops.release_piece(*piece);
+            to_.ops.release_piece(*piece);
         if (status != UCS_INPROGRESS && status != UCS_OK)
             return status;
         request.offset += bytes;
@@ -395,7 +393,7 @@ ucs_status_t RmaSender::atomic(Request& request) {
 
 RmaWay RmaSender::way_of_atomic(const RmaWish& wish, const LaneKey* key,
                                 const char** reason) const {
-    const auto& cap = ep_.rail().attr().cap;
+    const auto& cap = to_.lane.rail().attr().cap;
     const bool is_of_device = (cap.flags & UCT_IFACE_FLAG_ATOMIC_DEVICE) != 0;
     const bool is_of_processor = (cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU) != 0;
     if (key == nullptr) {
@@ -406,7 +404,7 @@ RmaWay RmaSender::way_of_atomic(const RmaWish& wish, const LaneKey* key,
         *reason = "the device has no atomics of 32 bits";
     } else if (!is_of_device && !is_of_processor) {
         *reason = "the transport has no atomics";
-    } else if (has_fetch(ep_.rail(), wish)) {
+    } else if (has_fetch(to_.lane.rail(), wish)) {
         if (is_of_device) {
             *reason = "the device alone changes numbers of this memory";
             return RmaWay::kAtomic;
@@ -429,7 +427,7 @@ RmaWay RmaSender::way_of_atomic(const RmaWish& wish, const LaneKey* key,
 
 RmaWay RmaSender::way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
                          const char** reason) const {
-    const Rail& rail = ep_.rail();
+    const Rail& rail = to_.lane.rail();
     const LaneKey* key = key_for(wish);
     if (wish.kind == RmaKind::kAtomic)
         return way_of_atomic(wish, key, reason);
@@ -468,19 +466,19 @@ RmaWay RmaSender::way_of(const RmaWish& wish, std::size_t length, bool is_mapped
 ucs_status_t RmaSender::atomic_by_lane(Request& request, const LaneKey& key) {
     RmaOp& op = *request.rma;
     if (op.result == nullptr && !is_acked(request)) {
-        const ucs_status_t status = post_only(ep_.lane(), ep_.rail(), op, key.bundle.rkey);
+        const ucs_status_t status = post_only(to_.lane.ep, to_.lane.rail(), op, key.bundle.rkey);
         if (status != UCS_ERR_UNSUPPORTED)
             return status;
     }
-    RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
+    RmaPiece* piece = to_.ops.make_piece(request, *this);
     if (piece == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    const ucs_status_t status = post_atomic(ep_.lane(), op, op.operation, op.operand, op.compare,
+    const ucs_status_t status = post_atomic(to_.lane.ep, op, op.operation, op.operand, op.compare,
                                             key.bundle.rkey, &piece->value, piece);
     const std::uint64_t value = piece->value;
     if (status == UCS_INPROGRESS)
         return status;
-    ep_.worker.rma_ops.release_piece(*piece);
+    to_.ops.release_piece(*piece);
     if (status == UCS_OK) {
         store_result(op, value);
         op.is_there = true;
@@ -493,16 +491,16 @@ ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
     RmaOp& op = *request.rma;
     op.is_emulated = true;
     for (unsigned i = 0; i < kTriesMax; ++i) {
-        RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
+        RmaPiece* piece = to_.ops.make_piece(request, *this);
         if (piece == nullptr)
             return UCS_ERR_NO_RESOURCE;
         const std::uint64_t wanted = combined(op.operation, op.type, op.compare, op.operand);
-        const ucs_status_t status = post_atomic(ep_.lane(), op, TW_ATOMIC_CSWAP, wanted, op.compare,
-                                                key.bundle.rkey, &piece->value, piece);
+        const ucs_status_t status = post_atomic(to_.lane.ep, op, TW_ATOMIC_CSWAP, wanted,
+                                                op.compare, key.bundle.rkey, &piece->value, piece);
         if (status == UCS_INPROGRESS)
             return status;
         const std::uint64_t value = piece->value;
-        ep_.worker.rma_ops.release_piece(*piece);
+        to_.ops.release_piece(*piece);
         if (status != UCS_OK)
             return status;
         if (value == op.compare) {
@@ -523,15 +521,16 @@ ucs_status_t RmaSender::acknowledge(Request& request) {
         return answer_of(op);
     if (op.is_there || request.buffer.length == 0)
         return UCS_OK;
-    RmaPiece* piece = ep_.worker.rma_ops.make_piece(request);
+    RmaPiece* piece = to_.ops.make_piece(request, *this);
     if (piece == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    const unsigned flags = (ep_.rail().attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE) != 0
-                               ? unsigned{TAGWIRE_UCT_FLUSH_FLAG_REMOTE}
-                               : 0U;
-    const ucs_status_t status = uct_ep_flush(ep_.lane(), flags, piece);
+    const unsigned flags =
+        (to_.lane.rail().attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE) != 0
+            ? unsigned{TAGWIRE_UCT_FLUSH_FLAG_REMOTE}
+            : 0U;
+    const ucs_status_t status = uct_ep_flush(to_.lane.ep, flags, piece);
     if (status != UCS_INPROGRESS)
-        ep_.worker.rma_ops.release_piece(*piece);
+        to_.ops.release_piece(*piece);
     return status;
 }
 

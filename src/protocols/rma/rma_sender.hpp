@@ -16,10 +16,16 @@
 #include <cstdint>
 
 #include "protocols/api/tw_rma.h"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/lane_state.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/rma_ops.hpp"
+#include "protocols/transfer/flushes.hpp"
+#include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/limits.hpp"
+#include "protocols/wire/memory_key.hpp"
 #include "protocols/wire/rma_messages.hpp"
 
 namespace tagwire::proto {
@@ -37,9 +43,29 @@ struct RmaCall {
 
 struct LaneKey;
 
+/// The lane, for one-sided operations.
+struct RmaLane {
+    // Shorter puts and gets go at once, where calls take no lock; else 0: something waits.
+    std::size_t put_end = 0;
+    std::size_t get_end = 0;
+    // The peer's memory domain that it leads to; no key is there of the last of these.
+    std::uint8_t peer_domain = kKeyDomainsMax;
+};
+
+/// The world of an initiator.
+struct RmaSenderPorts {
+    const WorkerPort& worker;
+    RmaOps& ops;
+    MatchPeer& peer;
+    const LaneState& lane;
+    const RmaLane& rma_lane;
+    SendWindow& window;
+    Flushes& flushes;
+};
+
 class RmaSender {
   public:
-    explicit RmaSender(Endpoint& ep) : ep_(ep) {}
+    explicit RmaSender(const RmaSenderPorts& ports) : to_(ports) {}
     RmaSender(const RmaSender&) = delete;
     RmaSender& operator=(const RmaSender&) = delete;
 
@@ -64,6 +90,11 @@ class RmaSender {
     /// Operations by messages, whose effect on later ones of another way is not sure yet.
     bool awaits_replies() const { return unanswered_ > 0; }
     void begin_anew() { unanswered_ = 0; }
+    /// The operation has ended, and its notice has not gone.
+    void notice_is_off() {
+        if (to_.lane.state != EpState::kFailed)
+            to_.window.notice_is_off();
+    }
     /// The way of one of `length` bytes, and the reason, a sentence; with kReady. `is_mapped`: its
     /// buffer has a handle.
     RmaWay way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
@@ -97,7 +128,7 @@ class RmaSender {
     bool may_transfer(RmaKind kind, std::size_t length, bool is_mapped) const;
     RmaWay way_of_atomic(const RmaWish& wish, const LaneKey* key, const char** reason) const;
 
-    Endpoint& ep_;
+    const RmaSenderPorts to_;
     std::uint64_t unanswered_ = 0;  // RmaReply that are to come
 };
 

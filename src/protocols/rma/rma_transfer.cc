@@ -6,24 +6,22 @@
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/request/request_table.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
-#include "protocols/transfer/stripe.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/control_message.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
 /// UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the buffer cannot be registered.
 ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
-    const Domain& domain = ep_.rail().domain();
-    const std::size_t index = ep_.rail().domain_index();
+    const Domain& domain = to_.lane.rail().domain();
+    const std::size_t index = to_.lane.rail().domain_index();
     const bool is_put = request.rma->kind == RmaKind::kPut;
     auto transfer = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
-        RmaSender& own = done.ep->rma;
-        if (done.ep->state() == EpState::kFailed)
+        auto& own = *static_cast<RmaSender*>(done.transfer->mover);
+        if (own.to_.lane.state == EpState::kFailed)
             return;  // which ends what waits
         const bool is_late =
             done.transfer->is_put && done.transfer->has_lost_rail && status == UCS_OK;
@@ -33,6 +31,7 @@ ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
         else
             own.transfer_ended(done, status);
     });
+    transfer->mover = this;
     TransferPart& own = transfer->own;
     own.key = key.bundle;  // which the operation holds
     own.end = request.buffer.length;
@@ -42,7 +41,7 @@ ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
         own.memh = request.buffer.memory->handle(index);
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
         own.cached =
-            ep_.worker.cache_region(request, index, is_put ? RegUse::kSource : RegUse::kTarget);
+            to_.worker.cache_region(request, index, is_put ? RegUse::kSource : RegUse::kTarget);
         if (own.cached == nullptr)
             return UCS_ERR_NO_MEMORY;
         own.memh = own.cached->handle;
@@ -57,17 +56,17 @@ void RmaSender::begun(Request& request) {
         return;
     KeyList keys;
     request.rma->key->list(&keys);
-    begin_transfer(request, keys.all(), false);
+    to_.peer.lane.begin_transfer(request, keys.all(), false);
 }
 
 /// A rail was lost, and what it had was written again. The target hears of that (Down) before this
 /// flush, and nothing of the rail lands there once it has replied: not into what a later put
 /// writes.
 void RmaSender::await_down(Request& request) {
-    if (request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+    if (request.id == 0 && to_.worker.requests.assign_id(request) == 0)
         return settle(request, UCS_ERR_NO_MEMORY);
     request.rma->awaits_down = true;
-    ep_.control(Flush{request.id, 0});
+    to_.peer.lane.control(Flush{request.id, 0});
 }
 
 bool RmaSender::on_flushed(Request& request) {

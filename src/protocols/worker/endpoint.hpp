@@ -98,15 +98,6 @@ struct EpTx {
     TxPart* part = nullptr;
 };
 
-/// The lane, for one-sided operations.
-struct RmaLane {
-    // Shorter puts and gets go at once, where calls take no lock; else 0: something waits.
-    std::size_t put_end = 0;
-    std::size_t get_end = 0;
-    // The peer's memory domain that it leads to; no key is there of the last of these.
-    std::uint8_t peer_domain = kKeyDomainsMax;
-};
-
 class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public MatchPeer {
   public:
     /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
@@ -250,7 +241,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
 
     EpTx tx;
 
-    RmaSender rma{*this};
+    RmaSender rma;
     RmaTarget rma_target{*this};
     RmaLane rma_lane;
 

@@ -58,6 +58,11 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .send_placeholder =
         [](void* ep, Request& request) { return as_endpoint(ep).eager_.send_placeholder(request); },
     .cancel = [](void* ep, Request& request) { as_endpoint(ep).cancel(request); },
+    .note_sending = [](void* ep) { as_endpoint(ep).note_sending(); },
+    .write_out = [](void* ep, const tw_op_t* op) { as_endpoint(ep).write_out(op); },
+    .submit = [](void* ep, Request& request) { return as_endpoint(ep).queue_.submit(request); },
+    .push_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.push_data(request); },
+    .request_ended = [](void* ep) { as_endpoint(ep).request_ended(); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{

@@ -172,7 +172,7 @@ class WorkerCore : public tw_worker {
     /// The message is of a sender that has no endpoint.
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
 
-    RmaOps rma_ops{*this};
+    RmaOps rma_ops;
     Awaited awaited;
     const bool is_multi;
     /// The transmit context that this worker is; nullptr: it is a worker of a program.
@@ -212,7 +212,8 @@ class WorkerCore : public tw_worker {
 
   private:
     static const WorkerCalls kWorkerCalls;
-    const WorkerPort port_{this, kWorkerCalls, counters_, options(), requests_};
+    const WorkerPort port_{this,      kWorkerCalls, counters_,
+                           options(), requests_,    context_.cache() != nullptr};
 };
 
 inline WorkerCore& core_of(tw_worker_h handle) {

@@ -124,7 +124,7 @@ class FakeWorker {
                                   .leave = nullptr,
                                   .enter_again = nullptr,
                                   .drop_kept = nullptr}};
-    const proto::WorkerPort port{this, kCalls, counters, options, requests};
+    const proto::WorkerPort port{this, kCalls, counters, options, requests, false};
 
   private:
     static proto::Options options_with(std::size_t requests_max) {

@@ -63,6 +63,9 @@ struct FakeLane {
     std::function<void(proto::Request&, ucs_status_t)> on_finish = [](auto&, auto) {};
     // Requests that were queued, left the queue, begin a transfer, are to be canceled.
     std::vector<proto::Request*> data, removed, transfers, canceled;
+    std::vector<proto::Request*> submitted;  // operations that wait for their turn
+    bool may_submit = true;
+    unsigned sending = 0, written = 0, ended = 0;
     std::function<ucs_status_t(proto::Request&)> on_placeholder = [](auto&) { return UCS_OK; };
 
     const proto::LanePort port{this, kCalls};
@@ -131,6 +134,16 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
     .send_placeholder = [](void* lane,
                            proto::Request& request) { return of(lane).on_placeholder(request); },
     .cancel = [](void* lane, proto::Request& request) { of(lane).canceled.push_back(&request); },
+    .note_sending = [](void* lane) { ++of(lane).sending; },
+    .write_out = [](void* lane, const tw_op_t*) { ++of(lane).written; },
+    .submit =
+        [](void* lane, proto::Request& request) {
+            if (of(lane).may_submit)
+                of(lane).submitted.push_back(&request);
+            return of(lane).may_submit;
+        },
+    .push_data = [](void* lane, proto::Request& request) { of(lane).data.push_back(&request); },
+    .request_ended = [](void* lane) { ++of(lane).ended; },
 };
 
 struct HasFakeLane {
