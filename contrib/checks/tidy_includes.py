@@ -67,8 +67,6 @@ HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
 UPWARD = {
     "cost/rail_costs.cc": {"transfer/transfer.hpp"},
     "cost/scheme.cc": {"request/rail.hpp"},
-    "request/rail.cc": {"transfer/stripe.hpp"},
-    "connect/connector.cc": {"worker/peer_table.hpp", "offload/device_tags.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp"},
     "transfer/send_turns.cc": {"eager/receiver.hpp"},
     "eager/eager_sender.cc": {"worker/fast_path.hpp"},

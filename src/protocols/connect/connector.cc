@@ -8,11 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "protocols/offload/device_tags.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/peer_table.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -37,7 +33,24 @@ std::size_t pack_bytes(void* to, void* arg) {
 
 }  // namespace
 
-Connector::Connector(Endpoint& ep) : ep_(ep), worker_(ep.worker) {}
+constinit const WireupCalls Connector::kWireupCalls{
+    .make_ep =
+        [](void* connector, Rail& rail, const PeerRail& to, uct_ep_h* ep_p) {
+            return static_cast<Connector*>(connector)->make_ep(rail, to.device, to.iface, ep_p);
+        },
+    .destroy_ep = [](void* connector,
+                     uct_ep_h ep) { static_cast<Connector*>(connector)->destroy_ep(ep); },
+    .queue =
+        [](void* connector, WireupOp op, const Offer& offer, std::span<const std::byte> address) {
+            static_cast<Connector*>(connector)->queue(op, offer, address);
+        },
+    .peer_rail = [](const void* connector, std::size_t index) -> const PeerRail& {
+        return static_cast<const Connector*>(connector)->peer_rails_[index];
+    },
+};
+
+Connector::Connector(const ConnectorPorts& ports)
+    : to_(ports), wireup_(this, kWireupCalls, ports.worker.refusals) {}
 
 ucs_status_t Connector::make_ep(Rail& rail, std::span<const std::byte> device,
                                 std::span<const std::byte> iface, uct_ep_h* ep_p) {
@@ -52,13 +65,13 @@ ucs_status_t Connector::make_ep(Rail& rail, std::span<const std::byte> device,
     const ucs_status_t status = uct_ep_create(&params, ep_p);
     if (status == UCS_OK) {
         rail.enable();
-        worker_.peers().map_lane(*ep_p, &ep_);
+        to_.peer.map_lane(*ep_p, true);
     }
     return status;
 }
 
 void Connector::destroy_ep(uct_ep_h ep) {
-    worker_.peers().map_lane(ep, nullptr);
+    to_.peer.map_lane(ep, false);
     uct_ep_pending_purge(
         ep, [](uct_pending_req_t*, void*) {}, nullptr);
     uct_ep_destroy(ep);
@@ -66,13 +79,13 @@ void Connector::destroy_ep(uct_ep_h ep) {
 
 ucs_status_t Connector::contact(Address to, std::string* why) {
     address_ = std::move(to);
-    address_.id = ep_.peer_id;
+    address_.id = to_.peer_id;
     plan(std::nullopt, why);
     return contact_next(why);
 }
 
 void Connector::plan(std::optional<std::size_t> known_rail, std::string* why) {
-    plan_.make(address_, worker_.rails(), known_rail, why);
+    plan_.make(address_, to_.worker.rails, known_rail, why);
 }
 
 /// UCS_ERR_NO_MEMORY: the same wave can be tried later.
@@ -110,7 +123,7 @@ ucs_status_t Connector::ask(const ContactWay& way, std::string* why) {
         rivals_.push_back({way, ep, false});
         return UCS_OK;
     }
-    number_ = worker_.peers().next_connection();
+    number_ = to_.peer.next_connection();
     use({way, ep, false});
     return UCS_OK;
 }
@@ -125,7 +138,7 @@ void Connector::use(const Rival& rival) {
 }
 
 bool Connector::contact_elsewhere(uct_ep_h failed, ucs_status_t status) {
-    if (ep_.state() != EpState::kConnecting || !peer_rails_.empty())
+    if (lane().state() != EpState::kConnecting || !peer_rails_.empty())
         return false;
     const auto rival = std::ranges::find(rivals_, failed, &Rival::ep);
     const bool is_rival = rival != rivals_.end();
@@ -151,9 +164,9 @@ bool Connector::contact_elsewhere(uct_ep_h failed, ucs_status_t status) {
     TW_LOG_INFO(
         "endpoint to worker %016lx: first contact over %s:%s has failed (%s); another is "
         "tried",
-        ep_.worker_id, before->transport(), before->device(), ucs_status_string(status));
+        to_.names.worker_id, before->transport(), before->device(), ucs_status_string(status));
     if (owes_contact_)
-        worker_.peers().ask_wireup(ep_);
+        to_.peer.ask_wireup();
     return true;
 }
 
@@ -201,6 +214,7 @@ void Connector::begin(Address to) {
 }
 
 void Connector::begin_anew() {
+    to_.names.peer_names = 0;
     disconnect();
     peer_rails_.clear();
     refused_.clear();
@@ -228,22 +242,22 @@ void Connector::contact_again() {
     const ucs_status_t status = contact_next(nullptr);
     owes_contact_ = status == UCS_ERR_NO_MEMORY;
     if (owes_contact_)
-        return worker_.peers().ask_wireup(ep_);
+        return to_.peer.ask_wireup();
     if (status != UCS_OK)
-        ep_.fail(status);
+        lane().fail(status);
 }
 
 ReserveBytes Connector::hello_bytes(const ContactWay& way) const {
     ReserveBytes bytes;
-    append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker_.id(),
-                          ep_.peer_id});
-    const TxName tx = worker_.tx_name();
+    append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, to_.worker.id,
+                          to_.peer_id});
+    const TxName tx = to_.worker.tx;
     const Contact& to = address_.contacts[way.contact];
-    append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
-                         number_, worker_.peers().retired_id_of(ep_.peer_id), tx.number, tx.worker,
+    append(&bytes, Hello{to_.names.id, static_cast<std::uint32_t>(to_.worker.rails.size()),
+                         to_.names.peer_names, number_, to_.peer.retired_id(), tx.number, tx.worker,
                          way.rail->index() + 1U, check_of(to.device, to.iface),
-                         worker_.options().unexpected_bytes});
-    for (const auto& rail : worker_.rails()) {
+                         to_.worker.options.unexpected_bytes});
+    for (const auto& rail : to_.worker.rails) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
         head.domain = static_cast<std::uint8_t>(rail->domain_index());
@@ -258,9 +272,10 @@ ReserveBytes Connector::hello_bytes(const ContactWay& way) const {
 }
 
 void Connector::queue(WireupOp op, Offer offer, std::span<const std::byte> address) {
-    offer.id = ep_.peer_names;
+    offer.id = to_.names.peer_names;
     ReserveBytes bytes;
-    append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker_.id(), ep_.peer_id});
+    append(&bytes,
+           Wireup{static_cast<std::uint32_t>(op), kWireVersion, to_.worker.id, to_.peer_id});
     append(&bytes, offer);
     append(&bytes, address);
     queue(std::move(bytes));
@@ -270,18 +285,18 @@ void Connector::queue(ReserveBytes bytes) {
     is_flooded_ = messages_.size() >= kMessagesMax;
     if (!is_flooded_)
         messages_.push_back(std::move(bytes));
-    worker_.peers().ask_wireup(ep_);
+    to_.peer.ask_wireup();
 }
 
 bool Connector::work() {
     if (std::exchange(is_flooded_, false)) {
         TW_LOG_WARN(
             "endpoint to worker %016lx fails: its peer does not receive replies to its wire-up",
-            ep_.worker_id);
-        ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+            to_.names.worker_id);
+        lane().fail(UCS_ERR_EXCEEDS_LIMIT);
         return true;
     }
-    if (std::exchange(owes_contact_, false) && ep_.state() != EpState::kFailed)
+    if (std::exchange(owes_contact_, false) && lane().state() != EpState::kFailed)
         peer_rails_.empty() ? contact_again() : answer_contact();
     return send() && !owes_contact_;
 }
@@ -289,7 +304,7 @@ bool Connector::work() {
 bool Connector::send() {
     // A peer that has our hello may send, and by another lane than the device, which may hold
     // receives that match any peer.
-    if (DeviceTags* tags = worker_.device_tags(); tags != nullptr && !tags->may_greet())
+    if (!to_.worker.may_greet(to_.worker.owner))
         return false;
     while (!messages_.empty() && contact_ != nullptr) {
         const ssize_t sent = uct_ep_am_bcopy(contact_, static_cast<std::uint8_t>(AmId::kWireup),
@@ -299,7 +314,7 @@ bool Connector::send() {
         if (sent < 0) {
             const auto status = static_cast<ucs_status_t>(sent);
             if (!contact_elsewhere(contact_, status))
-                ep_.fail(status);
+                lane().fail(status);
             return true;
         }
         messages_.pop_front();
@@ -324,13 +339,13 @@ bool Connector::greet_rivals() {
 }
 
 void Connector::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
-    const bool is_new = ep_.peer_names != hello.id;
-    ep_.peer_names = hello.id;
+    const bool is_new = to_.names.peer_names != hello.id;
+    to_.names.peer_names = hello.id;
     settle_contact(hello, {rails.data(), rails.size()});
     // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
-    if (contact_ != nullptr && hello.known != ep_.id)
+    if (contact_ != nullptr && hello.known != to_.names.id)
         queue(hello_bytes(contact_way()));
-    if (!is_new || ep_.state() == EpState::kFailed)
+    if (!is_new || lane().state() == EpState::kFailed)
         return;
     learn_rails(hello, std::move(rails));
     answer_contact();
@@ -344,11 +359,11 @@ void Connector::greet(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
 void Connector::learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
     peer_rails_ = std::move(rails);
     heard_by_ = hello.from_rail;
-    ep_.rndv().set_eager_max(hello.eager_max);
+    lane().set_eager_max(hello.eager_max);
     if (contact_ != nullptr)
         return;
     known_rail_.reset();
-    for (const auto& rail : worker_.rails())
+    for (const auto& rail : to_.worker.rails)
         if (check_of(rail->device_address(), rail->iface_address()) == hello.to_check)
             known_rail_ = rail->index();
 }
@@ -356,7 +371,7 @@ void Connector::learn_rails(const Hello& hello, ucs::ReserveVector<PeerRail> rai
 /// The interfaces of the peer that take first contact: that which its hello came by, which is known
 /// to lead here, then the nearest.
 Address Connector::address_of_peer() const {
-    Address address{ep_.peer_id, {}};
+    Address address{to_.peer_id, {}};
     const auto add = [&](const PeerRail& rail) {
         address.contacts.push_back({rail.transport, rail.device, rail.iface});
     };
@@ -380,10 +395,10 @@ void Connector::answer_contact() {
     }
     owes_contact_ = lacks_memory;
     if (owes_contact_)
-        return worker_.peers().ask_wireup(ep_);
+        return to_.peer.ask_wireup();
     if (contact_ == nullptr)
-        ep_.fail(UCS_ERR_UNREACHABLE);
-    else if (ep_.state() == EpState::kConnecting && ep_.peer_names != 0 && !is_offering_)
+        lane().fail(UCS_ERR_UNREACHABLE);
+    else if (lane().state() == EpState::kConnecting && to_.names.peer_names != 0 && !is_offering_)
         choose_lane();
 }
 
@@ -403,11 +418,11 @@ void Connector::choose_lane() {
     using RailPair = std::pair<std::size_t, std::size_t>;
     ucs::ReserveVector<std::tuple<double, std::size_t, bool, RailPair>> pairs;
     const RailPair contact_pair{contact_rail_->index(), contacted_rail()};
-    const auto& rails = worker_.rails();
+    const auto& rails = to_.worker.rails;
     for (std::size_t i = 0; i < rails.size(); ++i) {
         const Rail& rail = *rails[i];
         // An endpoint of rc cannot be its own peer.
-        if (rail.is_auxiliary || (ep_.peer_id == worker_.id() && !rail.connects_to_iface()))
+        if (rail.is_auxiliary || (to_.peer_id == to_.worker.id && !rail.connects_to_iface()))
             continue;
         const auto first = static_cast<std::size_t>(
             std::ranges::find(rails, std::string_view(rail.transport()), &Rail::transport) -
@@ -427,7 +442,7 @@ void Connector::choose_lane() {
 }
 
 bool Connector::try_lane(std::size_t rail_index, std::size_t peer_rail) {
-    Rail& rail = *worker_.rails()[rail_index];
+    Rail& rail = *to_.worker.rails[rail_index];
     const auto to = static_cast<std::uint8_t>(peer_rail);
     if (rail.connects_to_iface()) {
         uct_ep_h lane = contact_;
@@ -443,14 +458,14 @@ bool Connector::try_lane(std::size_t rail_index, std::size_t peer_rail) {
             use_offered();
         return true;
     }
-    offered_.emplace(*this, rail, to, kLaneOps);
+    offered_.emplace(wireup_, rail, to, kLaneOps);
     if (offered_->make() != UCS_OK) {
         offered_.reset();
         return false;
     }
     const ucs_status_t status = offered_->send_offer();
     if (status != UCS_OK)
-        ep_.fail(status);
+        lane().fail(status);
     return true;
 }
 
@@ -462,7 +477,7 @@ void Connector::use_offered() {
 void Connector::choose(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     is_offering_ = false;
     plan_ = {};
-    ep_.set_ready(lane, rail, peer_rail);
+    to_.names.lane.set_ready(lane, rail, peer_rail);
 }
 
 /// The peer cannot be reached as it offered: both sides choose another lane.
@@ -483,20 +498,20 @@ void Connector::add_refused(const Offer& offer) {
 
 void Connector::on_offer(const OfferMessage& message) {
     const Offer& offer = message.offer;
-    if (offer.rail >= peer_rails_.size() || offer.peer_rail >= worker_.rails().size())
-        return worker_.count(WorkerCounter::kGarbage);
+    if (offer.rail >= peer_rails_.size() || offer.peer_rail >= to_.worker.rails.size())
+        return to_.worker.counters.add(WorkerCounter::kGarbage);
     const bool is_answer = offered_ && offered_->is_about(offer);
     if (offered_ && offered_->is_connected()) {
         // It comes twice, or when there is a lane already.
-        return is_answer ? void() : worker_.count(WorkerCounter::kGarbage);
+        return is_answer ? void() : to_.worker.counters.add(WorkerCounter::kGarbage);
     }
     // Offers of different rails crossed: that of the lower id counts.
-    if (!is_answer && offered_ && worker_.id() < ep_.peer_id)
+    if (!is_answer && offered_ && to_.worker.id < to_.peer_id)
         return;
     if (!is_answer) {
         if (offered_)
             offered_->drop();
-        offered_.emplace(*this, *worker_.rails()[offer.peer_rail], offer.rail, kLaneOps);
+        offered_.emplace(wireup_, *to_.worker.rails[offer.peer_rail], offer.rail, kLaneOps);
     }
     if (!offered_->on_offer(message))
         refuse(offer);
@@ -510,8 +525,8 @@ void Connector::on_ready(const Offer& offer) {
 }
 
 void Connector::on_refuse(const Offer& offer) {
-    if (!offered_ || !offered_->is_about(offer) || ep_.lane() == offered_->ep())
-        return worker_.count(WorkerCounter::kGarbage);
+    if (!offered_ || !offered_->is_about(offer) || lane().lane() == offered_->ep())
+        return to_.worker.counters.add(WorkerCounter::kGarbage);
     add_refused(offer);
     offered_->drop();
     offered_.reset();

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,21 +27,52 @@
 
 #include "protocols/connect/contact_plan.hpp"
 #include "protocols/connect/lane_connection.hpp"
+#include "protocols/cost/options.hpp"
 #include "protocols/index/fifo.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/lane_port.hpp"
+#include "protocols/port/peer_port.hpp"
+#include "protocols/port/worker_counters.hpp"
 #include "protocols/wire/address.hpp"
 #include "protocols/wire/reserve_bytes.hpp"
 #include "protocols/wire/wireup_messages.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
-class Endpoint;
 class Rail;
-class WorkerCore;
+
+/// The name of a transmit context: its number, from 1 on, and the id of the worker that has it.
+struct TxName {
+    std::uint32_t number = 0;
+    std::uint64_t worker = 0;
+};
+
+/// A worker, as its connectors see it. `owner` is the first argument of the function.
+struct WireupWorld {
+    std::uint64_t id;
+    const ucs::ReserveVector<std::unique_ptr<Rail>>& rails;
+    const Options& options;
+    WorkerCounters& counters;
+    ucs::Repeats& refusals;
+    TxName tx;  // as peers learn it; zeroes: it is a worker of a program
+    void* owner;
+    /// False: a peer that has our hello would send by a lane that receives do not see yet.
+    bool (*may_greet)(void* owner);
+};
+
+/// The world of a connector. `names`: its endpoint, whose `peer_names` it writes.
+struct ConnectorPorts {
+    MatchPeer& names;
+    std::uint64_t peer_id;
+    const PeerPort& peer;
+    const WireupWorld& worker;
+};
 
 class Connector {
   public:
-    explicit Connector(Endpoint& ep);
+    explicit Connector(const ConnectorPorts& ports);
     Connector(const Connector&) = delete;
     Connector& operator=(const Connector&) = delete;
 
@@ -77,12 +109,9 @@ class Connector {
 
     // ---- For lanes
 
-    ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
-                         std::span<const std::byte> iface, uct_ep_h* ep_p);
+    const WireupPort& wireup() const { return wireup_; }
     /// Purges its pending requests, then destroys it.
     void destroy_ep(uct_ep_h ep);
-    /// Queues a message about a lane, and fills in `offer.id`.
-    void queue(WireupOp op, Offer offer, std::span<const std::byte> address);
 
     /// Where the peer takes first contact.
     const Address& address() const { return address_; }
@@ -109,6 +138,10 @@ class Connector {
         bool has_greeted;
     };
 
+    ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
+                         std::span<const std::byte> iface, uct_ep_h* ep_p);
+    void queue(WireupOp op, Offer offer, std::span<const std::byte> address);
+    const LanePort& lane() const { return to_.names.lane; }
     void plan(std::optional<std::size_t> known_rail, std::string* why);
     ucs_status_t contact_next(std::string* why);
     ucs_status_t ask(const ContactWay& way, std::string* why);
@@ -138,8 +171,10 @@ class Connector {
     /// the endpoint under its feet.
     static constexpr std::size_t kMessagesMax = 512;
 
-    Endpoint& ep_;
-    WorkerCore& worker_;
+    static const WireupCalls kWireupCalls;
+
+    const ConnectorPorts to_;
+    const WireupPort wireup_;
     Address address_;
     ContactPlan plan_;
     std::optional<std::size_t> known_rail_;  // by which the peer was heard

@@ -3,10 +3,8 @@
 
 #include <utility>
 
-#include "protocols/connect/connector.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/worker/worker_core.hpp"
-#include "ucs/log/repeats.hpp"
+#include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
@@ -15,8 +13,8 @@ bool LaneConnection::is_about(const Offer& offer) const {
 }
 
 ucs_status_t LaneConnection::make() {
-    const PeerRail& peer = connector_->peer_rails()[peer_rail_];
-    const ucs_status_t status = connector_->make_ep(*rail_, peer.device, peer.iface, &ep_);
+    const PeerRail& peer = wireup_->peer_rail(peer_rail_);
+    const ucs_status_t status = wireup_->make_ep(*rail_, peer, &ep_);
     if (status == UCS_OK && rail_->connects_to_iface()) {
         is_connected_ = true;
         if (ops_ == &kStripeOps && rail_->goes_through_kernel())
@@ -47,7 +45,7 @@ ucs_status_t LaneConnection::send_offer() {
     if (status != UCS_OK)
         return status;
     has_offered_ = true;
-    connector_->queue(
+    wireup_->queue(
         ops_->offer,
         {0, rail_->index(), peer_rail_, is_connected_, static_cast<std::uint8_t>(address.size())},
         address);
@@ -55,7 +53,7 @@ ucs_status_t LaneConnection::send_offer() {
 }
 
 bool LaneConnection::fits(const OfferMessage& message) const {
-    const PeerRail& peer = connector_->peer_rails()[peer_rail_];
+    const PeerRail& peer = wireup_->peer_rail(peer_rail_);
     return !rail_->connects_to_iface() && peer.transport == rail_->transport() &&
            message.address.size() == rail_->attr().ep_addr_len &&
            rail_->reaches(peer.device, peer.iface);
@@ -65,12 +63,12 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
     if (!fits(message) || (ep_ == nullptr && make() != UCS_OK))
         return false;
     if (!is_connected_) {
-        const PeerRail& peer = connector_->peer_rails()[peer_rail_];
+        const PeerRail& peer = wireup_->peer_rail(peer_rail_);
         const ucs_status_t status = uct_ep_connect_to_ep(
             ep_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
             reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
         if (status != UCS_OK) {
-            TW_LOG_REPEATED(ucs::LogLevel::kError, rail_->refusals().due("offer"),
+            TW_LOG_REPEATED(ucs::LogLevel::kError, wireup_->refusals().due("offer"),
                             "endpoint of %s: the peer's offer cannot be used: %s",
                             rail_->transport(), ucs_status_string(status));
             return false;
@@ -79,7 +77,7 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
     }
     is_ready_ = is_ready_ || message.offer.is_connected != 0;
     if (has_offered_)
-        connector_->queue(ops_->ready, {0, rail_->index(), peer_rail_, 1, 0}, {});
+        wireup_->queue(ops_->ready, {0, rail_->index(), peer_rail_, 1, 0}, {});
     else if (send_offer() != UCS_OK)
         return false;
     return true;
@@ -91,13 +89,13 @@ bool LaneConnection::on_ready() {
 }
 
 void LaneConnection::refuse() {
-    connector_->queue(ops_->refuse, {0, rail_->index(), peer_rail_, 0, 0}, {});
+    wireup_->queue(ops_->refuse, {0, rail_->index(), peer_rail_, 0, 0}, {});
 }
 
 void LaneConnection::drop() {
     has_offered_ = is_connected_ = is_ready_ = false;
     if (const uct_ep_h old = std::exchange(ep_, nullptr))
-        connector_->destroy_ep(old);  // and what the probe waits for
+        wireup_->destroy_ep(old);  // and what the probe waits for
     probe_.reset();
 }
 

@@ -18,15 +18,17 @@
 
 #include <uct/api/uct.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "protocols/wire/wireup_messages.hpp"
+#include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
-class Connector;
 class Rail;
 
 /// The messages of a kind of lanes.
@@ -37,10 +39,45 @@ inline constexpr OfferOps kLaneOps{WireupOp::kOffer, WireupOp::kReady, WireupOp:
 inline constexpr OfferOps kStripeOps{WireupOp::kStripeOffer, WireupOp::kStripeReady,
                                      WireupOp::kStripeRefuse};
 
+/// The functions of a WireupPort; the first argument of each is the owner.
+struct WireupCalls {
+    ucs_status_t (*make_ep)(void* owner, Rail& rail, const PeerRail& to, uct_ep_h* ep_p);
+    void (*destroy_ep)(void* owner, uct_ep_h ep);
+    void (*queue)(void* owner, WireupOp op, const Offer& offer, std::span<const std::byte> address);
+    const PeerRail& (*peer_rail)(const void* owner, std::size_t index);
+};
+
+/// The port by which lanes are connected: Connector has one for all of an endpoint.
+class WireupPort {
+  public:
+    WireupPort(void* owner, const WireupCalls& calls, ucs::Repeats& refusals)
+        : owner_(owner), calls_(&calls), refusals_(refusals) {}
+
+    /// `to` counts where the rail connects to interfaces.
+    ucs_status_t make_ep(Rail& rail, const PeerRail& to, uct_ep_h* ep_p) const {
+        return calls_->make_ep(owner_, rail, to, ep_p);
+    }
+    /// Purges its pending requests, then destroys it.
+    void destroy_ep(uct_ep_h ep) const { calls_->destroy_ep(owner_, ep); }
+    /// Queues a message about a lane, and fills in `offer.id`.
+    void queue(WireupOp op, const Offer& offer, std::span<const std::byte> address) const {
+        calls_->queue(owner_, op, offer, address);
+    }
+    /// A rail that the peer has told of.
+    const PeerRail& peer_rail(std::size_t index) const { return calls_->peer_rail(owner_, index); }
+    ucs::Repeats& refusals() const { return refusals_; }
+
+  private:
+    void* owner_;
+    const WireupCalls* calls_;
+    ucs::Repeats& refusals_;  // of messages that any stranger may send
+};
+
 class LaneConnection {
   public:
-    LaneConnection(Connector& connector, Rail& rail, std::uint8_t peer_rail, const OfferOps& ops)
-        : connector_(&connector), rail_(&rail), peer_rail_(peer_rail), ops_(&ops) {}
+    LaneConnection(const WireupPort& wireup, Rail& rail, std::uint8_t peer_rail,
+                   const OfferOps& ops)
+        : wireup_(&wireup), rail_(&rail), peer_rail_(peer_rail), ops_(&ops) {}
 
     Rail& rail() const { return *rail_; }
     std::uint8_t peer_rail() const { return peer_rail_; }
@@ -74,7 +111,7 @@ class LaneConnection {
 
     void probe();
 
-    Connector* connector_;
+    const WireupPort* wireup_;
     Rail* rail_;
     std::uint8_t peer_rail_;
     const OfferOps* ops_;

@@ -64,7 +64,7 @@ struct MatchPeer {
     alignas(64) const std::uint64_t worker_id;  // of the peer, or of the worker that it is of
     std::uint32_t id = 0;          // by which the peer names itself, new for each connection
     std::uint32_t source = 0;      // what matching knows it by, the same for all endpoints to it
-    std::uint32_t peer_names = 0;  // by which we name ourselves to it
+    std::uint32_t peer_names = 0;  // by which we name ourselves; Connector writes it
 };
 
 }  // namespace tagwire::proto

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ucs/type/status.h>
+#include <uct/api/uct.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@
 
 namespace tagwire::proto {
 
+class Rail;
 struct Request;
 
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
@@ -53,6 +55,9 @@ struct LaneCalls {
     bool (*submit)(void* owner, Request& request);
     void (*push_data)(void* owner, Request& request);
     void (*request_ended)(void* owner);
+    void (*set_ready)(void* owner, uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
+    uct_ep_h (*lane)(const void* owner);
+    void (*set_eager_max)(void* owner, std::uint64_t bytes);
 };
 
 class LanePort {
@@ -97,6 +102,17 @@ class LanePort {
     void fail(ucs_status_t status) const { calls_->fail(owner_, status); }
     /// As fail(), for a reason of this side's own: the peer hears of it.
     void end(ucs_status_t status) const { calls_->end(owner_, status); }
+
+    // ---- Connecting
+
+    /// Messages go over `lane` from now on, an endpoint of `rail` that leads to that of the peer.
+    void set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) const {
+        calls_->set_ready(owner_, lane, rail, peer_rail);
+    }
+    /// nullptr: there is none yet, or none any more.
+    uct_ep_h lane() const { return calls_->lane(owner_); }
+    /// The peer keeps no longer messages that no receive waits for.
+    void set_eager_max(std::uint64_t bytes) const { calls_->set_eager_max(owner_, bytes); }
 
     // ---- Requests
 

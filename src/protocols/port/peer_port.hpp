@@ -4,6 +4,9 @@
 #pragma once
 
 #include <ucs/type/status.h>
+#include <uct/api/uct.h>
+
+#include <cstdint>
 
 #include "protocols/api/tw_context.h"
 
@@ -20,6 +23,10 @@ struct PeerCalls {
     void (*release_contexts)(void* owner);
     tw_status_t (*flush_contexts)(void* owner, bool closes);
     bool (*awaits_contexts)(const void* owner);
+    void (*map_lane)(void* owner, uct_ep_h lane, bool is_made);
+    void (*ask_wireup)(void* owner);
+    std::uint32_t (*next_connection)(void* owner);
+    std::uint32_t (*retired_id)(void* owner);
 };
 
 class PeerPort {
@@ -46,6 +53,17 @@ class PeerPort {
     tw_status_t flush_contexts(bool closes) const { return calls_->flush_contexts(owner_, closes); }
     /// The flush or close of them has not ended.
     bool awaits_contexts() const { return calls_->awaits_contexts(owner_); }
+
+    // ---- Connecting
+
+    /// An endpoint of a transport is the endpoint's; `is_made` false: it goes.
+    void map_lane(uct_ep_h lane, bool is_made) const { calls_->map_lane(owner_, lane, is_made); }
+    /// Progress asks Connector::work().
+    void ask_wireup() const { calls_->ask_wireup(owner_); }
+    /// The number of a new connection.
+    std::uint32_t next_connection() const { return calls_->next_connection(owner_); }
+    /// The id by which the latest ended connection to the peer named itself; 0: none.
+    std::uint32_t retired_id() const { return calls_->retired_id(owner_); }
 
   private:
     void* owner_;

@@ -7,7 +7,6 @@
 
 #include "protocols/cost/rail_costs.hpp"
 #include "protocols/cost/scheme.hpp"
-#include "protocols/transfer/stripe.hpp"
 #include "protocols/wire/eager_header.hpp"
 
 namespace tagwire::proto {
@@ -132,18 +131,6 @@ void Rail::select() {
 std::string_view Rail::mover() const {
     const bool is_software = is_shared_memory() || is_loopback() || is_virtual(resource_.desc);
     return is_software ? std::string_view("processors") : resource_.desc.dev_name;
-}
-
-void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
-    const Options& options = to_.options;
-    if (!can_stripe())
-        return;
-    ucs::ReserveVector<StripeMember> members{member_of(*this)};
-    for (const std::size_t i :
-         companions_of(rails, index_, options, [](const Rail&) { return true; }))
-        members.push_back(member_of(*rails[i]));
-    get_plan_ = StripePlan(members, Protocol::kRndvGet, rules_of(options));
-    put_plan_ = StripePlan(members, Protocol::kRndvPut, rules_of(options));
 }
 
 bool Rail::is_on_route(std::span<const std::byte> device) const {

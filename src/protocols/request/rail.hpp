@@ -80,8 +80,11 @@ class alignas(64) Rail {
     bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
     /// The resource that moves the bytes: rails with the same one are not faster together.
     std::string_view mover() const;
-    /// Plans how to divide data with this rail as the lane, as if all rails led to the peer.
-    void plan_stripes(std::span<const std::unique_ptr<Rail>> rails);
+    /// Plans that divide data with this rail as the lane, as if all rails led to the peer.
+    void set_stripe_plans(const StripePlan& get, const StripePlan& put) {
+        get_plan_ = get;
+        put_plan_ = put;
+    }
     const StripePlan& stripe_plan(bool is_put) const { return is_put ? put_plan_ : get_plan_; }
     /// Shorter messages are never divided.
     std::size_t striped_from() const { return std::min(get_plan_.from(), put_plan_.from()); }

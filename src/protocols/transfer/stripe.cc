@@ -104,7 +104,7 @@ void begin_transfer(Request& request, std::span<const std::byte> keys, bool only
 // ---- Moving
 
 StripeLane::StripeLane(Endpoint& owner, Rail& over, std::uint8_t to)
-    : ep(owner), connection(owner.connector(), over, to, kStripeOps), rail(over) {}
+    : ep(owner), connection(owner.connector().wireup(), over, to, kStripeOps), rail(over) {}
 
 void StripeLane::push(TransferPart& part) {
     part.is_waiting = true;

@@ -130,6 +130,8 @@ void begin_transfer(Request& request, std::span<const std::byte> keys, bool only
 ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
                                               std::size_t lane, const Options& options,
                                               const std::function<bool(const Rail&)>& reaches);
+/// Plans how to divide data with `rail` as the lane, as if all rails led to the peer.
+void plan_stripes(Rail& rail, std::span<const std::unique_ptr<Rail>> rails);
 StripeMember member_of(const Rail& rail);
 StripeRules rules_of(const Options& options);
 

@@ -22,6 +22,18 @@ StripeRules rules_of(const Options& options) {
     return {options.rndv_rail_min, options.rndv_rails > 1};
 }
 
+void plan_stripes(Rail& rail, std::span<const std::unique_ptr<Rail>> rails) {
+    if (!rail.can_stripe())
+        return;
+    const StripeRules rules = rules_of(rail.options());
+    ucs::ReserveVector<StripeMember> members{member_of(rail)};
+    for (const std::size_t i :
+         companions_of(rails, rail.index(), rail.options(), [](const Rail&) { return true; }))
+        members.push_back(member_of(*rails[i]));
+    rail.set_stripe_plans(StripePlan(members, Protocol::kRndvGet, rules),
+                          StripePlan(members, Protocol::kRndvPut, rules));
+}
+
 ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
                                               std::size_t lane, const Options& options,
                                               const std::function<bool(const Rail&)>& reaches) {
@@ -151,7 +163,7 @@ void Stripes::on_offer(const OfferMessage& message) {
         offer.peer_rail >= worker.rails().size())
         return worker.count(WorkerCounter::kGarbage);
     Rail& rail = *worker.rails()[offer.peer_rail];
-    if (!LaneConnection(ep_.connector(), rail, offer.rail, kStripeOps).fits(message))
+    if (!LaneConnection(ep_.connector().wireup(), rail, offer.rail, kStripeOps).fits(message))
         return worker.count(WorkerCounter::kGarbage);
     StripeLane* lane = find(offer.peer_rail, offer.rail);
     if (lane == nullptr)

@@ -59,7 +59,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
       rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_({owner.port(), *this, lane_, copies.in, window_,
-             outstanding[index_of(Line::kMessages)]}) {}
+             outstanding[index_of(Line::kMessages)]}),
+      connector_({*this, peer, peer_port_, owner.wireup_world()}) {}
 
 Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())
@@ -244,7 +245,6 @@ void Endpoint::begin_anew() {
     disconnect();
     stripes_.reset();
     lane_.state = EpState::kConnecting;
-    peer_names = 0;
     closing_.begin_anew();
     lane_.eager_is_paused = lane_.is_paused = false;
     budget.begin_anew();

@@ -265,7 +265,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     EagerSender eager_{*this};
     Flushes flushes_;
     RndvSender rndv_;
-    Connector connector_{*this};
+    Connector connector_;
     static const LaneCalls kLaneCalls;
     static const PeerCalls kPeerCalls;
     const LanePort port_{this, kLaneCalls};

@@ -63,6 +63,11 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .submit = [](void* ep, Request& request) { return as_endpoint(ep).queue_.submit(request); },
     .push_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.push_data(request); },
     .request_ended = [](void* ep) { as_endpoint(ep).request_ended(); },
+    .set_ready = [](void* ep, uct_ep_h lane, Rail& rail,
+                    std::uint8_t peer_rail) { as_endpoint(ep).set_ready(lane, rail, peer_rail); },
+    .lane = [](const void* ep) { return as_endpoint(ep).lane_.ep; },
+    .set_eager_max = [](void* ep,
+                        std::uint64_t bytes) { as_endpoint(ep).rndv_.set_eager_max(bytes); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{
@@ -85,6 +90,16 @@ constinit const PeerCalls Endpoint::kPeerCalls{
             return flush_tx(as_endpoint(ep), closes ? RequestKind::kClose : RequestKind::kFlush);
         },
     .awaits_contexts = [](const void* ep) { return awaits_tx(as_endpoint(ep)); },
+    .map_lane =
+        [](void* ep, uct_ep_h lane, bool is_made) {
+            as_endpoint(ep).worker.peers().map_lane(lane, is_made ? &as_endpoint(ep) : nullptr);
+        },
+    .ask_wireup = [](void* ep) { as_endpoint(ep).worker.peers().ask_wireup(as_endpoint(ep)); },
+    .next_connection = [](void* ep) { return as_endpoint(ep).worker.peers().next_connection(); },
+    .retired_id =
+        [](void* ep) {
+            return as_endpoint(ep).worker.peers().retired_id_of(as_endpoint(ep).peer_id);
+        },
 };
 
 }  // namespace tagwire::proto

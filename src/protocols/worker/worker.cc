@@ -207,7 +207,7 @@ ucs_status_t Worker::plan_stripes() {
         return UCS_ERR_UNSUPPORTED;
     }
     for (const auto& rail : rails_)
-        rail->plan_stripes(rails_);
+        proto::plan_stripes(*rail, rails_);
     return UCS_OK;
 }
 

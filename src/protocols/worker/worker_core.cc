@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include "protocols/offload/device_tags.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "ucs/debug/check.hpp"
@@ -38,7 +39,18 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxCon
       params_(params),
       id_(random_id()),
       peers_(peers),
-      receiver_(receiver) {
+      receiver_(receiver),
+      wireup_world_{.id = id_,
+                    .rails = rails_,
+                    .options = context.options(),
+                    .counters = counters_,
+                    .refusals = refusals,
+                    .tx = tx == nullptr ? TxName{} : TxName{tx->number, tx->front.id()},
+                    .owner = this,
+                    .may_greet = [](void* owner) {
+                        DeviceTags* tags = as_core(owner).device_tags();
+                        return tags == nullptr || tags->may_greet();
+                    }} {
     if (context.cache() != nullptr)
         leases_ = std::make_unique<RegLeases>(*context.cache());
     ++context_.users;
@@ -46,10 +58,6 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxCon
 
 WorkerCore::~WorkerCore() {
     --context_.users;
-}
-
-TxName WorkerCore::tx_name() const {
-    return own_tx == nullptr ? TxName{} : TxName{own_tx->number, own_tx->front.id()};
 }
 
 constinit const WorkerCalls WorkerCore::kWorkerCalls{

@@ -19,6 +19,7 @@
 
 #include "protocols/am/am_receiver.hpp"
 #include "protocols/api/tw_context.h"
+#include "protocols/connect/connector.hpp"
 #include "protocols/index/id_table.hpp"
 #include "protocols/match/match_table.hpp"
 #include "protocols/port/worker_counters.hpp"
@@ -51,12 +52,6 @@ class TxContexts;
 /// Ways to post a plain receive: unlocked fast path, locked fast path, or slow path (tag offload).
 enum class ReceivePath : std::uint8_t { kFast, kLocked, kSlow };
 
-/// The name of a transmit context: its number, from 1 on, and the id of the worker that has it.
-struct TxName {
-    std::uint32_t number = 0;
-    std::uint64_t worker = 0;
-};
-
 class WorkerCore;
 /// The port of its match table.
 MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers);
@@ -88,8 +83,8 @@ class WorkerCore : public tw_worker {
     AmReceiver& ams() { return ams_; }
     /// Where a device matches tags; else nullptr.
     DeviceTags* device_tags() const { return device_tags_; }
-    /// As peers learn it; zeroes: it is a worker of a program.
-    TxName tx_name() const;
+    /// For connectors.
+    const WireupWorld& wireup_world() const { return wireup_world_; }
     /// Contexts by which the worker's threads send; nullptr: by itself.
     TxContexts* tx_contexts() const { return tx_contexts_.get(); }
 
@@ -214,6 +209,7 @@ class WorkerCore : public tw_worker {
     static const WorkerCalls kWorkerCalls;
     const WorkerPort port_{this,      kWorkerCalls, counters_,
                            options(), requests_,    context_.cache() != nullptr};
+    const WireupWorld wireup_world_;
 };
 
 inline WorkerCore& core_of(tw_worker_h handle) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <span>
+#include <set>
 #include <vector>
 
 #include "protocols/match/match_peer.hpp"
@@ -60,6 +61,11 @@ struct FakeLane {
     std::vector<ucs_status_t> failures;
     std::function<void()> on_update = [] {}, on_end = [] {};
     std::vector<proto::Request*> adopted, pushed;
+    uct_ep_h made = nullptr;  // by set_ready()
+    proto::Rail* rail = nullptr;
+    std::uint8_t peer_rail = 0;
+    unsigned readies = 0;
+    std::uint64_t eager_max = 0;
     std::function<void(proto::Request&, ucs_status_t)> on_finish = [](auto&, auto) {};
     // Requests that were queued, left the queue, begin a transfer, are to be canceled.
     std::vector<proto::Request*> data, removed, transfers, canceled;
@@ -83,6 +89,13 @@ struct FakeLane {
         if (room == UCS_OK)
             sent.add(message);
         return room;
+    }
+    void set_ready(uct_ep_h to, proto::Rail& over, std::uint8_t of_peer) {
+        state = proto::EpState::kReady;
+        made = to;
+        rail = &over;
+        peer_rail = of_peer;
+        ++readies;
     }
     void fail(ucs_status_t status) {
         if (state == proto::EpState::kFailed)
@@ -144,6 +157,10 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
         },
     .push_data = [](void* lane, proto::Request& request) { of(lane).data.push_back(&request); },
     .request_ended = [](void* lane) { ++of(lane).ended; },
+    .set_ready = [](void* lane, uct_ep_h to, proto::Rail& over,
+                    std::uint8_t at_peer) { of(lane).set_ready(to, over, at_peer); },
+    .lane = [](const void* lane) { return of(lane).made; },
+    .set_eager_max = [](void* lane, std::uint64_t bytes) { of(lane).eager_max = bytes; },
 };
 
 struct HasFakeLane {
@@ -168,6 +185,9 @@ struct FakePeer {
     unsigned context_flushes = 0, context_closes = 0;
     tw_status_t contexts = TW_OK;  // of flush_contexts()
     bool awaits_contexts = false;
+    std::set<uct_ep_h> lanes;
+    bool wants_wireup = false;  // progress asks for work()
+    std::uint32_t connections = 0, retired_id = 0;
     std::vector<tw_peer_event_t> events;
     std::vector<ucs_status_t> ends;
 
@@ -195,6 +215,13 @@ inline constexpr proto::PeerCalls FakePeer::kCalls{
         },
     .awaits_contexts =
         [](const void* peer) { return static_cast<const FakePeer*>(peer)->awaits_contexts; },
+    .map_lane =
+        [](void* peer, uct_ep_h lane, bool is_made) {
+            is_made ? void(of(peer).lanes.insert(lane)) : void(of(peer).lanes.erase(lane));
+        },
+    .ask_wireup = [](void* peer) { of(peer).wants_wireup = true; },
+    .next_connection = [](void* peer) { return ++of(peer).connections; },
+    .retired_id = [](void* peer) { return of(peer).retired_id; },
 };
 
 }  // namespace tagwire::test

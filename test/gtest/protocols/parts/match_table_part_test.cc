@@ -326,8 +326,7 @@ TEST_F(MatchTablePart, receives_that_wait_go_with_the_worker) {
     std::vector<std::unique_ptr<proto::Request>> receives;
     for (const bool is_tagged : {false, true}) {
         receives.push_back(std::make_unique<proto::Request>(
-            nullptr, op,
-            proto::RequestState{.kind = proto::RequestKind::kReceive}));
+            nullptr, op, proto::RequestState{.kind = proto::RequestKind::kReceive}));
         receives.back()->tag = 1;
         receives.back()->mask = UINT64_MAX;
         receives.back()->source = proto::kAnySource;
