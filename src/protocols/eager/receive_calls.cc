@@ -189,7 +189,8 @@ void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
     ep.incoming.end();
     worker_.matches().drop_messages_of(ep);
     while (!ep.announced.empty())
-        drop_announced(ep);
+        if (const std::size_t held = ep.announced.drop_oldest(); held != 0)
+            worker_.matches().refund(ep, held);
     worker_.matches().drop_orphans();
     worker_.matches().resume_if_free(nullptr);
     // The worker that a transmit context is of has a connection of its own, whose end counts.

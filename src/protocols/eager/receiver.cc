@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "protocols/cost/advisor.hpp"
@@ -76,37 +77,25 @@ void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes b
     if (!worker_.matches().admit(ep, held))
         return;
     worker_.matches().charge(ep, held);
-    ep.announced.push_back(std::move(announced));
+    ep.announced.add(std::move(announced));
     // Their places follow soon, unless the peer has no such intent.
     if (ep.announced.size() > kAnnouncedFew)
         worker_.matches().pause_if_full(ep);
 }
 
-/// The oldest announced message goes; if its place has come, it was counted out then.
-void Receiver::drop_announced(Endpoint& ep) {
-    if (const Announced& oldest = ep.announced.front(); !oldest.has_come)
-        worker_.matches().refund(ep, oldest.held());
-    ep.announced.pop_front();
-    ++ep.first_announced;
-}
-
 bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
                               Request* request) {
-    const std::uint32_t index = place.number - ep.first_announced;
-    if (index >= ep.announced.size() || ep.announced[index].has_come)
+    const std::optional<Announced> message = ep.announced.take(place.number);
+    if (!message)
         return worker_.drop("place of no message", sizeof place);
-    const Announced message = std::exchange(ep.announced[index], Announced{});
-    ep.announced[index].has_come = true;
-    worker_.matches().refund(ep, message.held());
-    while (!ep.announced.empty() && ep.announced.front().has_come)
-        drop_announced(ep);
-    bool is_message = message.header.tag == tag;
+    worker_.matches().refund(ep, message->held());
+    bool is_message = message->header.tag == tag;
     if (!is_message)
-        worker_.drop("message whose place has another tag", message.bytes.size());
-    else if (message.am == AmId::kRts)
-        is_message = take_rndv(ep, message.header, message.bytes, request);
+        worker_.drop("message whose place has another tag", message->bytes.size());
+    else if (message->am == AmId::kRts)
+        is_message = take_rndv(ep, message->header, message->bytes, request);
     else
-        is_message = take_eager(ep, message.header, message.bytes, request);
+        is_message = take_eager(ep, message->header, message->bytes, request);
     worker_.matches().resume_if_free(&ep);
     return is_message;
 }

@@ -139,7 +139,6 @@ class Receiver {
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
     void end_receive(Request& request, Endpoint& ep);
     void use_room(Request& part, std::size_t bytes);
-    void drop_announced(Endpoint& ep);
     void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
     void count_copy();

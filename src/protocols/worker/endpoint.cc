@@ -249,7 +249,7 @@ void Endpoint::begin_anew() {
     lane_.eager_is_paused = lane_.is_paused = false;
     budget.begin_anew();
     queue_.clear_controls();
-    first_announced = 0;
+    announced.begin_anew();
     window_.begin_anew();
     eager_.begin_anew();
     rndv_.begin_anew();

@@ -29,8 +29,8 @@
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
 #include "protocols/cost/timing.hpp"
+#include "protocols/eager/announcements.hpp"
 #include "protocols/eager/eager_sender.hpp"
-#include "protocols/index/fifo.hpp"
 #include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
@@ -45,7 +45,6 @@
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
-#include "protocols/wire/eager_header.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -60,16 +59,6 @@ class EpTxContexts;
 class Rail;
 class Stripes;
 struct TxPart;
-
-/// A tagged message that is here before its place in the order.
-struct Announced {
-    AmId am = AmId::kEager;
-    Header header{};
-    ReserveBytes bytes;     // behind the header
-    bool has_come = false;  // its place
-
-    std::size_t held() const { return sizeof *this + bytes.size(); }
-};
 
 /// Parameters of a send call.
 struct Outgoing {
@@ -230,10 +219,8 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     // By Pattern, from the first long message on that can be learnt from.
     std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
 
-    // Tagged messages whose places in the order are to come (Placeholder), oldest first.
-    Fifo<Announced> announced;
-    std::uint32_t first_announced = 0;  // the number of the first of them
-    bool sends_to_device = false;       // its tagged messages come to a device that matches them
+    Announcements announced;
+    bool sends_to_device = false;  // its tagged messages come to a device that matches them
 
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
