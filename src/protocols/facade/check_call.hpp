@@ -7,7 +7,6 @@
 
 #include "protocols/api/tw_def.h"
 #include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/tx_contexts.hpp"
 
 namespace tagwire::proto {
 

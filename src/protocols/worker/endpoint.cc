@@ -13,7 +13,6 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/peer_table.hpp"
-#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -58,8 +57,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
       closing_(port_, peer_port_, owner.id(), peer),
       rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
-      rndv_({owner.port(), *this, lane_, copies.in, window_,
-             outstanding[index_of(Line::kMessages)]}),
+      rndv_(
+          {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),
       connector_({*this, peer, peer_port_, owner.wireup_world()}) {}
 
 Endpoint::~Endpoint() {
@@ -179,6 +178,11 @@ void Endpoint::cancel(Request& request) {
     } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
         control(Cancel{request.id});
     }
+}
+
+tw_ep_h handle_of_worker(const Endpoint& ep) {
+    Endpoint* to_worker = ep.worker.peers().endpoint_to(ep.worker_id);
+    return to_worker == nullptr ? nullptr : to_worker->handle();
 }
 
 Stripes& Endpoint::stripes() {

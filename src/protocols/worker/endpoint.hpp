@@ -45,6 +45,7 @@
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
+#include "protocols/worker/tx_parts.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -55,10 +56,8 @@ namespace tagwire::proto {
 
 class Advisor;
 struct AmPart;
-class EpTxContexts;
 class Rail;
 class Stripes;
-struct TxPart;
 
 /// Parameters of a send call.
 struct Outgoing {
@@ -77,15 +76,6 @@ struct Outgoing {
 inline bool is_urgent(const tw_op_t* op) {
     return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
 }
-
-/// Part of an endpoint in transmit contexts (tx_contexts.hpp).
-struct EpTx {
-    // Endpoints by which messages of the program leave in its place; nullptr: there are none.
-    EpTxContexts* contexts = nullptr;
-    // The worker is a transmit context: the endpoint that the program has, and its place there.
-    Endpoint* front = nullptr;
-    TxPart* part = nullptr;
-};
 
 class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public MatchPeer {
   public:
@@ -290,17 +280,6 @@ inline tw_ep_h Endpoint::handle() {
 inline tw_ep_h sender_handle(Endpoint& ep) {
     return ep.tx.front == nullptr ? &ep : ep.tx.front;
 }
-// ---- Transmit contexts of an endpoint, if it has some (tx_contexts.cc)
-
-/// Starts a flush or close of all contexts. TW_ERR_NO_RESOURCE: call again.
-tw_status_t flush_tx(Endpoint& ep, RequestKind kind);
-/// A flush or close is outstanding.
-bool awaits_tx(const Endpoint& ep);
-/// Releases the contexts.
-void release_tx(Endpoint& ep);
-/// WorkerCore::arrivals() of the worker, or of the one whose transmit context it is.
-std::uint64_t arrivals_of(const WorkerCore& worker);
-
 inline Endpoint& endpoint_of(tw_ep_h handle) {
     return *static_cast<Endpoint*>(handle);
 }

@@ -2,6 +2,8 @@
 // The ports of an endpoint, by which its parts reach it.
 #include <uct/api/uct.h>
 
+#include <utility>
+
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
@@ -84,12 +86,21 @@ constinit const PeerCalls Endpoint::kPeerCalls{
         [](void* ep, ucs_status_t status) {
             as_endpoint(ep).worker.peers().tell_end(as_endpoint(ep), status);
         },
-    .release_contexts = [](void* ep) { release_tx(as_endpoint(ep)); },
+    .release_contexts =
+        [](void* ep) {
+            if (TxParts* contexts = std::exchange(as_endpoint(ep).tx.contexts, nullptr))
+                contexts->release();
+        },
     .flush_contexts =
         [](void* ep, bool closes) {
-            return flush_tx(as_endpoint(ep), closes ? RequestKind::kClose : RequestKind::kFlush);
+            TxParts* contexts = as_endpoint(ep).tx.contexts;
+            return contexts == nullptr ? TW_OK : contexts->flush(closes);
         },
-    .awaits_contexts = [](const void* ep) { return awaits_tx(as_endpoint(ep)); },
+    .awaits_contexts =
+        [](const void* ep) {
+            const TxParts* contexts = as_endpoint(ep).tx.contexts;
+            return contexts != nullptr && contexts->awaits_ends();
+        },
     .map_lane =
         [](void* ep, uct_ep_h lane, bool is_made) {
             as_endpoint(ep).worker.peers().map_lane(lane, is_made ? &as_endpoint(ep) : nullptr);

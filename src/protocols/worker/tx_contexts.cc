@@ -76,6 +76,23 @@ void TxContext::tells_before(Endpoint& failed) {
     has_news_.store(true, std::memory_order_relaxed);
 }
 
+ucs::ReserveVector<TxContext::Failure> TxContext::take_failures() {
+    return std::exchange(failures_, {});
+}
+
+ucs::ReserveVector<Endpoint*> TxContext::take_told() {
+    ucs::ReserveVector<Endpoint*> fronts;
+    const std::uint64_t told = worker->requests().told();
+    std::erase_if(tellings_, [&](const Telling& one) {
+        if (one.after > told)
+            return false;
+        fronts.push_back(one.front);
+        return true;
+    });
+    has_news_.store(!tellings_.empty(), std::memory_order_relaxed);
+    return fronts;
+}
+
 void TxContext::forget(const Endpoint& gone) {
     std::erase_if(failures_, [&](const Failure& one) { return one.front == &gone; });
     std::erase_if(tellings_, [&](const Telling& one) { return one.front == &gone; });
@@ -83,9 +100,19 @@ void TxContext::forget(const Endpoint& gone) {
 
 // ---- The endpoints beside one
 
-EpTxContexts::EpTxContexts(TxContexts& owner, Endpoint& front) : owner_(owner), front_(&front) {
+constinit const TxCalls EpTxContexts::kCalls{
+    .begin = [](TxParts& parts) { static_cast<EpTxContexts&>(parts).begin_all(); },
+    .fail = [](TxParts& parts,
+               ucs_status_t status) { static_cast<EpTxContexts&>(parts).fail_all(status); },
+    .flush = [](TxParts& parts,
+                bool closes) { return static_cast<EpTxContexts&>(parts).flush_all(closes); },
+    .release = [](TxParts& parts) { static_cast<EpTxContexts&>(parts).release_all(); },
+};
+
+EpTxContexts::EpTxContexts(TxContexts& owner, Endpoint& front)
+    : TxParts(kCalls), owner_(owner), front_(&front) {
     for (const auto& context : owner.all())
-        parts_.push_back({this, context.get(), nullptr});
+        parts_.push_back({context.get(), nullptr});
 }
 
 ucs_status_t EpTxContexts::open() {
@@ -98,7 +125,7 @@ ucs_status_t EpTxContexts::open() {
     return UCS_OK;
 }
 
-void EpTxContexts::begin() {
+void EpTxContexts::begin_all() {
     if (std::exchange(has_begun_, true))
         return;
     for (const TxPart& part : parts_) {
@@ -109,7 +136,7 @@ void EpTxContexts::begin() {
     }
 }
 
-void EpTxContexts::fail(ucs_status_t status) {
+void EpTxContexts::fail_all(ucs_status_t status) {
     for (const TxPart& part : parts_) {
         const InContext inside(*part.context);
         if (part.ep == nullptr)
@@ -119,13 +146,12 @@ void EpTxContexts::fail(ucs_status_t status) {
     }
 }
 
-tw_status_t EpTxContexts::flush(RequestKind kind) {
-    const bool is_close = kind == RequestKind::kClose;
+tw_status_t EpTxContexts::flush_all(bool closes) {
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
         if (part.ep == nullptr || !part.ep->closing().is_open() || part.ep->closing().is_closing())
             continue;
-        if (is_close && !has_begun_ && part.ep->has_no_work()) {
+        if (closes && !has_begun_ && part.ep->has_no_work()) {
             // Nothing was sent, and nobody else would end it.
             part.context->worker->peers().close(*part.ep);
             continue;
@@ -133,6 +159,7 @@ tw_status_t EpTxContexts::flush(RequestKind kind) {
         tw_op_t how{};
         how.complete = flushed;
         how.context = this;
+        const RequestKind kind = closes ? RequestKind::kClose : RequestKind::kFlush;
         const tw_status_t status = part.ep->flushes().call(kind, &how, nullptr);
         if (status == TW_ERR_NO_RESOURCE)
             return status;
@@ -160,7 +187,7 @@ void EpTxContexts::ended() {
         owner_.remove(*this);
 }
 
-void EpTxContexts::release() {
+void EpTxContexts::release_all() {
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
         part.context->forget(*front_);
@@ -174,30 +201,6 @@ void EpTxContexts::release() {
     front_ = nullptr;
     if (ends_ == 0)
         owner_.remove(*this);
-}
-
-// ---- For endpoints
-
-std::uint64_t arrivals_of(const WorkerCore& worker) {
-    return worker.own_tx == nullptr ? worker.arrivals() : worker.own_tx->front.arrivals();
-}
-
-tw_status_t flush_tx(Endpoint& ep, RequestKind kind) {
-    return ep.tx.contexts == nullptr ? TW_OK : ep.tx.contexts->flush(kind);
-}
-
-bool awaits_tx(const Endpoint& ep) {
-    return ep.tx.contexts != nullptr && ep.tx.contexts->awaits_ends();
-}
-
-void release_tx(Endpoint& ep) {
-    if (EpTxContexts* contexts = std::exchange(ep.tx.contexts, nullptr))
-        contexts->release();
-}
-
-tw_ep_h handle_of_worker(const Endpoint& ep) {
-    Endpoint* to_worker = ep.worker.peers().endpoint_to(ep.worker_id);
-    return to_worker == nullptr ? nullptr : to_worker->handle();
 }
 
 // ---- All of a worker
@@ -247,7 +250,7 @@ bool TxContexts::is_in_callback() const {
 
 unsigned TxContexts::progress(TxContext& context) {
     const unsigned count = context.worker->progress_shared();
-    if (context.has_news_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (context.has_news()) [[unlikely]]
         settle(context);
     return count == TW_PROGRESS_BUSY ? 0 : count;
 }
@@ -259,10 +262,7 @@ unsigned TxContexts::progress_contexts() {
         return 0;
     const Progressing inside(*this);
     const std::size_t own = number_of_thread() % contexts_.size();
-    // Relaxed: what is lost to another thread of this context is its turn.
-    std::atomic<unsigned>& calls_of_own = contexts_[own]->calls_;
-    const unsigned calls = calls_of_own.load(std::memory_order_relaxed) + 1;
-    calls_of_own.store(calls, std::memory_order_relaxed);
+    const unsigned calls = contexts_[own]->count_call();
     unsigned count = progress(*contexts_[own]);
     if (calls % kCallsPerOther == 0) {
         const std::size_t other = calls / kCallsPerOther % contexts_.size();
@@ -289,16 +289,11 @@ void TxContexts::settle(TxContext& context) {
     ucs::ReserveVector<TxContext::Failure> failures;
     {
         const Entry inside(*context.worker);
-        failures.swap(context.failures_);
-        const std::uint64_t told = context.worker->requests().told();
-        std::erase_if(context.tellings_, [&](const TxContext::Telling& one) {
-            if (one.after > told)
-                return false;
-            --one.front->draining;
+        failures = context.take_failures();
+        for (Endpoint* ep : context.take_told()) {
+            --ep->draining;
             front_.ask_slow_work();  // its failure may be told
-            return true;
-        });
-        context.has_news_.store(!context.tellings_.empty(), std::memory_order_relaxed);
+        }
     }
     for (const TxContext::Failure& failure : failures)
         failure.front->closing().end(failure.status);

@@ -25,6 +25,7 @@
 
 #include "protocols/api/tw_context.h"
 #include "protocols/request/request.hpp"
+#include "protocols/worker/tx_parts.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
@@ -38,17 +39,6 @@ class Worker;
 class WorkerCore;
 struct Fact;
 
-/// Never UINT32_MAX.
-unsigned new_number_of_thread();
-
-/// The number of the calling thread, among all that have asked.
-inline unsigned number_of_thread() {
-    [[gnu::tls_model("initial-exec")]] static thread_local constinit unsigned number = UINT32_MAX;
-    if (number == UINT32_MAX) [[unlikely]]
-        number = new_number_of_thread();
-    return number;
-}
-
 /// One of them: what its worker has to tell the front. With the lock of its worker.
 class alignas(64) TxContext {
   public:
@@ -57,21 +47,33 @@ class alignas(64) TxContext {
     TxContext(const TxContext&) = delete;
     TxContext& operator=(const TxContext&) = delete;
 
+    struct Failure {
+        Endpoint* front;
+        ucs_status_t status;
+    };
+
     void has_failed(const Endpoint& ep, ucs_status_t status);
     /// The failure of `front` is told to the program behind the ends of operations that wait now.
     void tells_before(Endpoint& front);
     void forget(const Endpoint& front);
+    /// Without its lock: the front has something to hear, by take_failures() and take_told().
+    bool has_news() const { return has_news_.load(std::memory_order_relaxed); }
+    ucs::ReserveVector<Failure> take_failures();
+    /// Fronts for which tells_before() was called, and all of whose ends were told since.
+    ucs::ReserveVector<Endpoint*> take_told();
+    /// Counts a call of progress by a thread of the context, without its lock.
+    unsigned count_call() {
+        // Relaxed: what is lost to another thread of this context is its turn.
+        const unsigned calls = calls_.load(std::memory_order_relaxed) + 1;
+        calls_.store(calls, std::memory_order_relaxed);
+        return calls;
+    }
 
     WorkerCore& front;
     const unsigned number;  // from 1 on
     std::unique_ptr<Worker> worker;
 
   private:
-    friend class TxContexts;
-    struct Failure {
-        Endpoint* front;
-        ucs_status_t status;
-    };
     struct Telling {
         Endpoint* front;
         std::uint64_t after;  // so many ends were told
@@ -84,48 +86,25 @@ class alignas(64) TxContext {
     std::atomic<unsigned> calls_{0};  // of progress, by its threads
 };
 
-/// An endpoint of one context beside one of the program. With the context's lock; who sends by it
-/// reads `ep` without, for the program does not close what it uses.
-struct TxPart {
-    EpTxContexts* all;
-    TxContext* context;
-    Endpoint* ep;  // nullptr: it has gone
-};
-
-/// The endpoints of all contexts beside one of the program. With the lock of the front's worker,
-/// but of_this_thread().
-class EpTxContexts {
+/// The endpoints of all contexts beside one of the program. With the lock of the front's worker.
+class EpTxContexts : public TxParts {
   public:
     EpTxContexts(TxContexts& owner, Endpoint& front);
-    EpTxContexts(const EpTxContexts&) = delete;
-    EpTxContexts& operator=(const EpTxContexts&) = delete;
 
-    /// nullptr: it was closed, and its front is being closed.
-    Endpoint* of_this_thread() const {
-        const std::size_t number = number_of_thread();
-        return (number < parts_.size() ? parts_[number] : parts_[number % parts_.size()]).ep;
-    }
     ucs_status_t open();
-    /// The front is connected.
-    void begin();
-    /// The front has failed: fails each context.
-    void fail(ucs_status_t status);
-    /// Begins to flush, or to close all. TW_ERR_NO_RESOURCE: to be called again.
-    tw_status_t flush(RequestKind kind);
-    /// Some of what flush() has begun has not ended.
-    bool awaits_ends() const { return ends_ > 0; }
-    /// The front goes: those that are open are closed by force, and this goes as soon as nothing is
-    /// awaited.
-    void release();
 
   private:
+    static const TxCalls kCalls;
+
+    void begin_all();
+    void fail_all(ucs_status_t status);
+    tw_status_t flush_all(bool closes);
+    void release_all();
     static void flushed(const tw_completion_t* done);
     void ended();
 
     TxContexts& owner_;
     Endpoint* front_;  // nullptr: it has gone
-    std::vector<TxPart> parts_;
-    std::size_t ends_ = 0;
     bool has_begun_ = false;
 };
 

@@ -24,6 +24,11 @@ WorkerCore& as_core(void* owner) {
     return *static_cast<WorkerCore*>(owner);
 }
 
+/// WorkerCore::arrivals() of the worker, or of the one whose transmit context it is.
+std::uint64_t arrivals_of(const WorkerCore& worker) {
+    return worker.own_tx == nullptr ? worker.arrivals() : worker.own_tx->front.arrivals();
+}
+
 }  // namespace
 
 WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx,

@@ -108,7 +108,7 @@ class WorkerCore : public tw_worker {
     /// The number of events that the program may have seen: it grows when an operation ends, a
     /// message comes that nobody waits for, a handler runs, or an endpoint fails.
     std::uint64_t ends() const { return attention_.events() + arrivals(); }
-    /// Messages of programs that have come; to a transmit context none do (arrivals_of()).
+    /// Messages of programs that have come; to a transmit context none do.
     std::uint64_t arrivals() const {
         return counters_.value(WorkerCounter::kRxAm) + counters_.value(WorkerCounter::kRxExpected) +
                counters_.value(WorkerCounter::kRxUnexpected);
