@@ -54,8 +54,8 @@ struct WirelessSettings {
     bool goes_through_kernel = false;
     bool is_auxiliary = false;
     double latency = 1e-6;
-    std::set<std::uint8_t> unreachable;  // addresses
-    std::set<std::uint8_t> off_route;
+    std::set<std::uint8_t> unreachable{};  // addresses
+    std::set<std::uint8_t> off_route{};
     ucs_status_t create = UCS_OK;
     ucs_status_t address_status = UCS_OK;
     ucs_status_t connect = UCS_OK;
