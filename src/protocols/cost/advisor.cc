@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "ucs/sys/processor.hpp"
+
 namespace tagwire::proto {
 
 namespace {
@@ -85,6 +87,14 @@ constexpr std::size_t class_of(std::size_t bytes) {
 }
 
 }  // namespace
+
+std::size_t Advisor::learnt_end() {
+    static const std::size_t end = ucs::is_processor_of_intel() ? std::size_t{512} << 10 : kEnd;
+    return end;
+}
+
+Advisor::Advisor(std::size_t threshold, std::size_t turn, std::size_t end)
+    : threshold_(threshold), turn_(turn), classes_(class_of(end)) {}
 
 double Advisor::time_of_byte(bool is_rndv, std::size_t bytes) const {
     return static_cast<double>(regimes_[present_].known[is_rndv ? 1 : 0][class_of(bytes)]);
@@ -294,7 +304,7 @@ void Advisor::begin_regime(const Ways& seen, unsigned way) {
 /// True: another length is better.
 bool Advisor::choose() {
     std::array<double, kClasses> slower{};  // rendezvous than eager: a weighted logarithm
-    for (std::size_t i = 0; i < kClasses; ++i) {
+    for (std::size_t i = 0; i < classes_; ++i) {
         // Cold ones in use may become faster.
         const bool may_be_faster = lower_bound(i) < threshold_ && warm_bytes_ < kTurnsMin * turn_;
         const float eager = time_in(regimes_[present_], 0, i) / (may_be_faster ? kCold : 1);
@@ -306,7 +316,7 @@ bool Advisor::choose() {
     // Slowness of the classes over the better of their two ways.
     const auto loss = [&](std::size_t threshold) {
         double sum = 0;
-        for (std::size_t i = 0; i < kClasses; ++i) {
+        for (std::size_t i = 0; i < classes_; ++i) {
             // A class that the threshold divides counts for its middle.
             const bool is_rndv = lower_bound(i) + lower_bound(i) / 2 >= threshold;
             sum += std::max(is_rndv ? slower[i] : -slower[i], 0.0);
@@ -319,7 +329,7 @@ bool Advisor::choose() {
     };
     std::size_t best = threshold_;
     double least = loss(threshold_) - kGain;
-    for (std::size_t k = 0; k <= kClasses; ++k) {
+    for (std::size_t k = 0; k <= classes_; ++k) {
         const std::size_t bound = lower_bound(k);
         const double now = loss(bound);
         if (now < least || (now == least && distance(bound) < distance(best))) {

@@ -306,7 +306,10 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing
             kCachesPerTurn * ucs::system_topology().second_level_cache_bytes());
     }
     const auto time = static_cast<double>(timing.until(ucs::ticks_now()));
-    if (!own->add(is_rndv, bytes, time, timing.is_sample))
+    const bool has_news = own->add(is_rndv, bytes, time, timing.is_sample);
+    if (timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id)
+        ep.rndv().lead(own->threshold());
+    if (!has_news)
         return;
     worker_.count(WorkerCounter::kAdvice);
     const auto ps_of_byte = [&](bool rndv) {

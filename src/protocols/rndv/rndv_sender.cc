@@ -169,6 +169,18 @@ void RndvSender::set_eager_max(std::uint64_t bytes) {
     eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
+void RndvSender::lead(std::size_t threshold) {
+    Advised& turns = advised_[index_of(Pattern::kTurns)];
+    led_from_ = learnt_from(threshold);
+    led_at_ = turns.messages;
+    turns.trials = 0;
+}
+
+/// A threshold of a receiver's, without what is not learnt.
+std::size_t RndvSender::learnt_from(std::size_t threshold) const {
+    return std::min({threshold, Advisor::learnt_end(), rail().costs().eager_max + 1});
+}
+
 bool RndvSender::on_advice(Advice message) {
     const unsigned trials = message.trials & ~unsigned{kTrialsOfEager};
     const Pattern pattern =
@@ -183,14 +195,13 @@ bool RndvSender::on_advice(Advice message) {
     Advised& advised = advised_[index_of(pattern)];
     if (message.regime != advised.advice.regime)
         advised.regime_since = advised.messages;
-    advised.trials = trials;
+    advised.trials = pattern == Pattern::kTurns && is_leading() ? 0 : trials;
     advised.tries_rndv = (message.trials & kTrialsOfEager) == 0;
     const std::uint32_t before = advised.advice.rndv_from;
     advised.advice = message;
     advised.advice.rndv_from = message.rndv_from == 0
                                    ? before
-                                   : static_cast<std::uint32_t>(std::min<std::uint64_t>(
-                                         message.rndv_from, rail().costs().eager_max + 1));
+                                   : static_cast<std::uint32_t>(learnt_from(message.rndv_from));
     return true;
 }
 

@@ -63,6 +63,20 @@ class RndvSender {
     void set_eager_max(std::uint64_t bytes);
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
+    /// A long message in turns has come from the peer, and this side's own times of those say that
+    /// rendezvous are faster from `threshold` on. Of two peers one leads: while such messages come,
+    /// its own go by that, too, not by what the other one advises. An exchange whose two directions
+    /// go different ways is slower than either way, and neither side alone gains by changing.
+    void lead(std::size_t threshold);
+    /// This side chooses for both directions.
+    bool is_leading() const {
+        const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
+        return led_from_ != 0 && messages - led_at_ <= kLeads;
+    }
+    /// Length from which a plain message of this pattern goes by rendezvous; 0: by the costs.
+    std::size_t advised_from(Pattern pattern) const {
+        return pattern == Pattern::kTurns && is_leading() ? led_from_ : advice(pattern).rndv_from;
+    }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice(Pattern pattern) const { return advised_[index_of(pattern)].advice; }
     /// Messages of lengths that are advised on, since the receiver's times are of that regime.
@@ -72,6 +86,7 @@ class RndvSender {
     }
     void begin_anew() {
         advised_ = {};
+        led_from_ = 0;
         last_ = {};
         until_sample_ = 0;
     }
@@ -106,6 +121,9 @@ class RndvSender {
     bool keeps_receiver_busy(std::uint64_t bytes) const;
 
   private:
+    /// Long messages that a leading side sends until one comes: of eager ones some are not timed.
+    static constexpr std::uint64_t kLeads = 2 * Advisor::kSampleEvery;
+
     /// The receiver's words of one pattern.
     struct Advised {
         Advice advice{};
@@ -131,11 +149,12 @@ class RndvSender {
     ucs_status_t send_lent(Request& request, Pattern pattern);
     ucs_status_t send_request(Request& request);
     bool is_learnt_of(const Request& request) const;
+    std::size_t learnt_from(std::size_t threshold) const;
     void count_learnt(const Request& request, Pattern pattern, bool is_trial);
     /// Thresholds of a message that comes now.
     MessageState state_of(const Buffer& buffer, Pattern pattern) const {
         return {.rndv_from = rail().rndv_from(buffer),
-                .advised_from = buffer.list == nullptr ? advice(pattern).rndv_from : 0,
+                .advised_from = buffer.list == nullptr ? advised_from(pattern) : 0,
                 .eager_end = eager_end_};
     }
     MessageState state_of(const Request& request, Pattern pattern) const;
@@ -152,6 +171,8 @@ class RndvSender {
     const RndvSenderPorts to_;
     std::size_t eager_end_ = SIZE_MAX;
     std::array<Advised, kPatterns> advised_;
+    std::size_t led_from_ = 0;  // threshold of lead()
+    std::uint64_t led_at_ = 0;  // Advised::messages then
     LastLong last_;
     unsigned until_sample_ = 0;  // eager messages that need not be timed
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ucs/sys/process.hpp"
+#include "ucs/sys/processor.hpp"
 #include "ucs/topo/topology.hpp"
 
 namespace tagwire::sm {
@@ -43,15 +44,7 @@ LentBuffers::LentBuffers(BufferPool& pool, std::uint32_t id, const RingGeometry&
       run_blocks_(run_of(geometry.seg_bytes)) {}
 
 void BufferPool::prefetch_up_to(std::size_t bytes) {
-    prefetch_max_ = bytes;
-    if (bytes != 0)
-        return;
-    prefetch_max_ = kPrefetchMax;
-#ifdef __x86_64__
-    __builtin_cpu_init();
-    if (__builtin_cpu_is("intel") != 0)
-        prefetch_max_ = SIZE_MAX;
-#endif
+    prefetch_max_ = bytes != 0 ? bytes : ucs::is_processor_of_intel() ? SIZE_MAX : kPrefetchMax;
 }
 
 bool LentBuffers::has_slow(std::size_t count) {

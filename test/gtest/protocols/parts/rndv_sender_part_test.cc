@@ -208,10 +208,40 @@ TEST_F(RndvSenderPart, so_many_messages_are_tried_the_other_way_and_each_keeps_i
     }
     EXPECT_EQ(ways, (std::vector{true, true, false, false}));
     ASSERT_TRUE(sender_.on_advice(advice(0, proto::kTrialsOfEager + 1)));
-    ++worker_.arrivals;  // these are no stream
+    ++worker_.arrivals;                            // these are no stream
     EXPECT_FALSE(sender_.takes(message(kShort)));  // it is eager anyway
     EXPECT_FALSE(sender_.takes(message(kFrom)));
     EXPECT_TRUE(sender_.takes(message(kFrom)));
+}
+
+TEST_F(RndvSenderPart, who_leads_sends_as_it_receives_and_tries_nothing_for_the_other) {
+    rail_.set_learning();
+    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, 3)));
+    sender_.lead(kLong);
+    EXPECT_TRUE(sender_.is_leading());
+    EXPECT_FALSE(sender_.takes(message(kShort)));
+    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, proto::kTrialsOfEager + 1)));
+    ++worker_.arrivals;
+    EXPECT_TRUE(sender_.takes(message(kLong)));
+    sender_.lead(Advisor::kFirst);
+    ++worker_.arrivals;
+    EXPECT_TRUE(sender_.takes(message(kShort)));
+}
+
+TEST_F(RndvSenderPart, who_hears_nothing_of_the_peer_for_some_messages_leads_no_more) {
+    rail_.set_learning();
+    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst)));
+    sender_.lead(kLong);
+    unsigned eager = 0;
+    while (!sender_.takes(message(kShort)) && eager < 100) {
+        ++eager;
+        ++worker_.arrivals;  // of other peers
+    }
+    EXPECT_EQ(eager, 2 * Advisor::kSampleEvery + 1);
+    EXPECT_FALSE(sender_.is_leading());
+    sender_.lead(kLong);
+    sender_.begin_anew();
+    EXPECT_FALSE(sender_.is_leading());
 }
 
 TEST_F(RndvSenderPart, messages_without_one_of_the_peer_in_between_are_a_stream) {
