@@ -16,6 +16,7 @@
 #include "cli/failure.hpp"
 #include "tools/labels.hpp"
 #include "tools/local_ranks.hpp"
+#include "tools/meeting_place.hpp"
 #include "tools/pinning.hpp"
 #include "tools/resources.hpp"
 #include "tools/stats.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire run`: starts a program as the ranks of a job on this host. They meet by the tcp
-// bootstrap at a port of the loopback device, with a secret made for this job.
+// `tagwire run`: starts a program as the ranks of a job on this host. They meet by the dir
+// bootstrap in a directory of their own.
 #pragma once
 
 #include <cstdint>

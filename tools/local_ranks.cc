@@ -2,14 +2,10 @@
 #include "tools/local_ranks.hpp"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -120,38 +116,6 @@ struct Descriptor {
 };
 
 }  // namespace
-
-MeetingPlace::MeetingPlace() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    if (setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        bind(fd_, any, length) != 0 || getsockname(fd_, any, &length) != 0) {
-        const std::string reason = std::strerror(errno);
-        close(fd_);
-        throw Failure("the ranks cannot meet at a port of 127.0.0.1: " + reason);
-    }
-    port_ = ntohs(address.sin_port);
-}
-
-MeetingPlace::~MeetingPlace() {
-    close(fd_);
-}
-
-void MeetingPlace::set() const {
-    std::array<unsigned char, 16> random{};
-    if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
-        throw Failure(text("no random number: %s", std::strerror(errno)));
-    std::string secret;
-    for (const unsigned char byte : random)
-        secret += text("%02x", unsigned{byte});
-    setenv("TAGWIRE_BOOTSTRAP", text("tcp:127.0.0.1:%u", unsigned{port_}).c_str(), 1);
-    setenv("TAGWIRE_BOOTSTRAP_SECRET", secret.c_str(), 1);
-    setenv("TAGWIRE_BOOTSTRAP_SECRET_FILE", "", 1);
-}
 
 BlockedSignals::BlockedSignals() {
     signal(SIGCHLD, SIG_DFL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The processes of a job on this host: their meeting point, their start and their end. The commands
-// that start ranks use it, each from its only thread.
+// The processes of a job on this host: their start and their end. The commands that start ranks use
+// it, each from its only thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,25 +15,6 @@
 #include <vector>
 
 namespace tagwire::tools {
-
-/// A free port of the loopback device where the ranks meet: nothing of it outlives the processes,
-/// however they end. It is bound here and never listens, so that no other program is given it;
-/// rank 0 listens there, which SO_REUSEADDR on both sockets permits.
-class MeetingPlace {
-  public:
-    /// Throws Failure.
-    MeetingPlace();
-    ~MeetingPlace();
-    MeetingPlace(const MeetingPlace&) = delete;
-    MeetingPlace& operator=(const MeetingPlace&) = delete;
-
-    /// For this process and the ranks: where they meet, and what proves that they belong to it.
-    void set() const;
-
-  private:
-    int fd_;
-    std::uint16_t port_ = 0;
-};
 
 /// Blocks SIGCHLD and the signals that end a program, for a command that waits for them by itself.
 /// Signals that were ignored at the start (nohup, `&` in a script) stay ignored, SIGCHLD apart: a

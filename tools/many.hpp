@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // many_to_one and all_to_all: a job of any number of processes, which meet by the bootstrap. Those
 // of a launcher (mpirun, srun, or TAGWIRE_BOOTSTRAP by hand) are its ranks; without one the command
-// starts itself again once per rank, with a port of this host to meet at.
+// starts itself again once per rank, with a directory of this host to meet in.
 #pragma once
 
 #include "tools/perf.hpp"

@@ -10,6 +10,7 @@
 #include "cli/failure.hpp"
 #include "tools/local_ranks.hpp"
 #include "tools/many.hpp"
+#include "tools/meeting_place.hpp"
 #include "tools/stats.hpp"
 
 namespace tagwire::tools {

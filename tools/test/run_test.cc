@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -130,6 +131,29 @@ TEST(Run, rank_that_dies_by_a_signal_is_named_with_it) {
     EXPECT_EQ(finished.status, 128 + SIGKILL);
     EXPECT_NE(finished.error.find("rank 0 was ended by signal 9"), std::string::npos)
         << finished.error;
+}
+
+/// Whether there is no such file, soon.
+bool goes(const std::string& path) {
+    for (int i = 0; i < 10000000; ++i) {
+        if (!std::filesystem::exists(path))
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+TEST(Run, ranks_meet_in_a_directory_of_their_user_that_goes_with_the_job) {
+    for (const char* end : {"exit 0", "kill -9 $$", "kill -9 $PPID; exec sleep 1000"}) {
+        const std::string script =
+            "place=${TAGWIRE_BOOTSTRAP#dir:}; echo $place; stat -c %a $place; ";
+        Command command("TAGWIRE_TEST_COMMAND", run_of({"-n", "1"}, script + end));
+        const std::string directory = command.read_line();
+        EXPECT_EQ(command.read_line(), "700");
+        EXPECT_NE(directory.find("/tagwire-run-"), std::string::npos) << directory;
+        command.wait();
+        EXPECT_TRUE(goes(directory)) << end;
+    }
 }
 
 TEST(Run, signals_are_passed_on) {
