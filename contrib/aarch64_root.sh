@@ -7,7 +7,7 @@
 set -euo pipefail
 
 packages=(libc6-dev libstdc++6 libfmt-dev libspdlog-dev libhwloc-dev libibverbs-dev libpmix-dev
-          libcli11-dev nlohmann-json3-dev zlib1g-dev nettle-dev libgtest-dev libgmock-dev
+          libcli11-dev nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev
           librapidcheck-dev)
 root=${1:?aarch64_root.sh needs the folder to fill}
 die() { printf 'aarch64_root: %s\n' "$*" >&2; exit 1; }

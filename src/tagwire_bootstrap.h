@@ -11,8 +11,8 @@
 ///     if (status != TW_OK)
 ///         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
 ///
-/// Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
-/// shared directory, and a job of one process. docs/reference/bootstrap.md compares them.
+/// Methods: PMIx (Open MPI's mpirun, Slurm and others), files in a shared directory, and a job of
+/// one process. docs/reference/bootstrap.md compares them.
 ///
 /// Every call that blocks has a time limit (timeout_ms). A failure is final for the job: the failed
 /// call says what went wrong and, where known, which ranks are missing; each later call but
@@ -48,9 +48,8 @@ typedef enum tw_bootstrap_method {
     /// The method that the option TAGWIRE_BOOTSTRAP names. If that is `auto`: PMIX for a process
     /// that a PMIx launcher started, else SINGLE.
     TW_BOOTSTRAP_AUTO = 0,
-    TW_BOOTSTRAP_PMIX = 1,
-    TW_BOOTSTRAP_TCP = 2,
-    TW_BOOTSTRAP_DIR = 3,
+    TW_BOOTSTRAP_PMIX = 1,   ///< By the launcher.
+    TW_BOOTSTRAP_DIR = 3,    ///< By files in a directory that all ranks see.
     TW_BOOTSTRAP_SINGLE = 4  ///< One process.
 } tw_bootstrap_method_t;
 
@@ -63,11 +62,10 @@ typedef struct tw_bootstrap_params {
     /// TAGWIRE_RANK and TAGWIRE_SIZE. At most TW_BOOTSTRAP_RANKS_MAX.
     uint32_t size;
     uint32_t rank;  ///< Rank of this process; ignored if size is 0.
-    /// TCP: "HOST:PORT" or "PORT" of rank 0, which listens on exactly this address; without a host
-    /// it is 127.0.0.1. DIR: path of an existing directory that all ranks see. Other methods: NULL.
-    /// NULL: what TAGWIRE_BOOTSTRAP says after the same method's name.
+    /// DIR: path of an existing directory that all ranks see. Other methods: NULL. NULL: what
+    /// TAGWIRE_BOOTSTRAP says after the same method's name.
     const char* where;
-    /// Name of the job, by which TCP and DIR tell this job from others at the same place: letters,
+    /// Name of the job, by which DIR tells this job from others in the same directory: letters,
     /// digits, '.', '_', '-'; at most TW_BOOTSTRAP_JOB_MAX. NULL: the option TAGWIRE_BOOTSTRAP_JOB,
     /// whose default is "default".
     const char* job;
@@ -77,17 +75,15 @@ typedef struct tw_bootstrap_params {
     uint64_t timeout_ms;
 } tw_bootstrap_params_t;
 
-/// Joins the job. With TCP and DIR it returns when all ranks are there. `params` NULL: defaults.
+/// Joins the job. With DIR it returns when all ranks are there. `params` NULL: defaults.
 ///
 /// TW_OK: *bs_p is the job, to be given back by tw_bootstrap_destroy().
 /// TW_ERR_INVALID_PARAM: an argument, or an option's value, is wrong, or rank or size are missing.
 /// TW_ERR_TIMED_OUT: not all ranks came. TW_ERR_REJECTED: rank 0 refuses this process (its rank is
-/// taken, or its size or job differs), or there is no job of tagwire at the address.
-/// TW_ERR_UNREACHABLE: method PMIX without a launcher, or a host that has no address.
+/// taken, or its size differs). TW_ERR_UNREACHABLE: method PMIX without a launcher.
 /// TW_ERR_UNSUPPORTED: method PMIX where this machine or this build has no PMIx.
-/// TW_ERR_BUSY: another program has rank 0's port. TW_ERR_NO_RESOURCE: rank 0 has too many files
-/// open. TW_ERR_CONNECTION_RESET: another rank 0 took the directory over. TW_ERR_IO_ERROR: socket,
-/// file or PMIx failed. TW_ERR_NO_MEMORY.
+/// TW_ERR_CONNECTION_RESET: another rank 0 took the directory over. TW_ERR_IO_ERROR: file or PMIx
+/// failed. TW_ERR_NO_MEMORY.
 TAGWIRE_API tw_status_t tw_bootstrap_create(const tw_bootstrap_params_t* params,
                                             tw_bootstrap_h* bs_p);
 
@@ -101,7 +97,7 @@ TAGWIRE_API uint32_t tw_bootstrap_rank(tw_bootstrap_h bs);
 /// Returns the number of processes of the job: at least 1.
 TAGWIRE_API uint32_t tw_bootstrap_size(tw_bootstrap_h bs);
 
-/// Returns the method in use: "pmix", "tcp", "dir" or "single"; a constant.
+/// Returns the method in use: "pmix", "dir" or "single"; a constant.
 TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 
 /// Gives `bytes` bytes from each rank to each rank; `bytes` is the same on all of them, at most
@@ -117,7 +113,7 @@ TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 /// calls or give different lengths, and the job has failed.
 /// TW_ERR_EXCEEDS_LIMIT: `bytes` is too large; the job is as it was.
 /// TW_ERR_TIMED_OUT: a rank did not call. TW_ERR_CONNECTION_RESET: a rank died or left.
-/// TW_ERR_IO_ERROR: socket, file or PMIx failed. TW_ERR_NO_MEMORY.
+/// TW_ERR_IO_ERROR: file or PMIx failed. TW_ERR_NO_MEMORY.
 TAGWIRE_API tw_status_t tw_bootstrap_allgather(tw_bootstrap_h bs, const void* in, size_t bytes,
                                                void* out);
 

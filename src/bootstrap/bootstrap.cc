@@ -91,8 +91,6 @@ boot::Result guarded(const Body& body) {
 
 boot::Result join(const boot::Settings& settings, boot::MethodPtr* method_p) {
     switch (settings.method) {
-        case TW_BOOTSTRAP_TCP:
-            return boot::join_tcp(settings, method_p);
         case TW_BOOTSTRAP_DIR:
             return boot::join_dir(settings, method_p);
         case TW_BOOTSTRAP_PMIX: {

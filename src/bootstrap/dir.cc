@@ -85,7 +85,7 @@ Result DirJob::read_failure() const {
 }
 
 void DirJob::write_failure(const Result& result) const {
-    const Frame frame = notice(FrameKind::kFailure, result.status, settings_.size, result.why);
+    const Frame frame = failure_frame(result.status, settings_.size, result.why);
     session_.write_once("failure", std::to_string(settings_.rank),
                         with_payload(frame, bytes_of(result.why)));
 }

@@ -97,7 +97,7 @@ void DirCoordinator::refuse(const std::string& nonce, const std::string& why) co
         return;
     TW_LOG_WARN("bootstrap: refused a process: %s", why.c_str());
     const std::string text = "rank 0 refuses this process: " + why;
-    const Frame frame = notice(FrameKind::kFailure, UCS_ERR_REJECTED, size(), text);
+    const Frame frame = failure_frame(UCS_ERR_REJECTED, size(), text);
     if (Result result = session().write(name, with_payload(frame, bytes_of(text))); !result.ok())
         TW_LOG_WARN("bootstrap: %s", result.why.c_str());
 }

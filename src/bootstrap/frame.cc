@@ -22,10 +22,22 @@ std::uint32_t get_u32(const std::byte* at) {
     return value;
 }
 
+bool is_kind(FrameKind kind) {
+    switch (kind) {
+        case FrameKind::kHello:
+        case FrameKind::kWelcome:
+        case FrameKind::kShare:
+        case FrameKind::kResult:
+        case FrameKind::kFailure:
+        case FrameKind::kLeave:
+            return true;
+    }
+    return false;
+}
+
 bool makes_sense(const Frame& frame) {
     const bool is_share = frame.kind == FrameKind::kShare || frame.kind == FrameKind::kResult;
-    return frame.kind >= FrameKind::kHello && frame.kind <= FrameKind::kLast &&
-           frame.operation <= Operation::kLast &&
+    return is_kind(frame.kind) && frame.operation <= Operation::kLast &&
            is_share == (frame.operation != Operation::kNone) && frame.size >= 1 &&
            frame.size <= kRanksMax && frame.bytes <= kShareBytesMax &&
            (frame.kind == FrameKind::kFailure) == (frame.status < UCS_OK) &&
@@ -97,11 +109,11 @@ std::span<const std::byte> bytes_of(const std::string& text) {
     return std::as_bytes(std::span(text.data(), std::min(text.size(), kTextBytesMax)));
 }
 
-Frame notice(FrameKind kind, ucs_status_t status, std::uint32_t size, const std::string& text) {
-    return {.kind = kind,
+Frame failure_frame(ucs_status_t status, std::uint32_t size, const std::string& why) {
+    return {.kind = FrameKind::kFailure,
             .status = status,
             .size = size,
-            .bytes = static_cast<std::uint32_t>(bytes_of(text).size())};
+            .bytes = static_cast<std::uint32_t>(bytes_of(why).size())};
 }
 
 std::string operation_text(const Frame& frame) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Frames that the processes of a job exchange: a header of 24 bytes and a payload. The format is
-// the same on TCP connections, in files of a shared directory and in PMIx values.
+// the same in files of a shared directory and in PMIx values.
 //
 //      0      4         5      6           7        8        12     16     20     24
 //      +------+---------+------+-----------+--------+--------+------+------+------+---------
@@ -24,17 +24,12 @@
 namespace tagwire::bootstrap {
 
 enum class FrameKind : std::uint8_t {
-    kHello = 1,  // to rank 0: I am `rank` of `size`; payload: the job's name
-    kWelcome,    // from rank 0: all are there
-    kWaiting,    // from rank 0: payload says for whom it waits
-    kShare,      // to rank 0: what this rank gives to call `number`
-    kResult,     // from rank 0: what all gave; the payload has size * bytes bytes
-    kFailure,    // the job is over; payload says why
-    kLeave,      // this rank leaves
-    kChallenge,  // from rank 0, which has a secret: payload: a random number
-    kProof,      // to rank 0: another random number, and the digest over both
-    kProven,     // from rank 0: its own digest over both
-    kLast = kProven,
+    kHello = 1,    // to rank 0: I am `rank` of `size`
+    kWelcome = 2,  // from rank 0: all are there; payload: the nonces of the others
+    kShare = 4,    // to rank 0: what this rank gives to call `number`
+    kResult = 5,   // from rank 0: what all gave; the payload has size * bytes bytes
+    kFailure = 6,  // the job is over; payload says why
+    kLeave = 7,    // this rank leaves
 };
 
 enum class Operation : std::uint8_t { kNone, kBarrier, kAllgather, kLast = kAllgather };
@@ -78,8 +73,8 @@ std::string reason_of(std::span<const std::byte> payload);
 std::span<const std::byte> bytes_of(const std::string& text);
 std::span<const std::byte> bytes_of(std::string&& text) = delete;
 
-/// A frame with a text from rank 0 to a rank: kWelcome, kWaiting, kFailure.
-Frame notice(FrameKind kind, ucs_status_t status, std::uint32_t size, const std::string& text);
+/// A kFailure of a job of `size` ranks; its payload is `why`.
+Frame failure_frame(ucs_status_t status, std::uint32_t size, const std::string& why);
 
 /// "allgather of 8 bytes", "barrier"
 std::string operation_text(const Frame& frame);

@@ -52,7 +52,6 @@ using MethodPtr = std::unique_ptr<Method>;
 Result check_share(const Frame& theirs, const Frame& mine);
 
 Result join_single(const Settings& settings, MethodPtr* method_p);
-Result join_tcp(const Settings& settings, MethodPtr* method_p);
 Result join_dir(const Settings& settings, MethodPtr* method_p);
 /// UCS_ERR_UNREACHABLE: no launcher answers. UCS_ERR_UNSUPPORTED: no PMIx here.
 Result join_pmix(const Settings& settings, MethodPtr* method_p);

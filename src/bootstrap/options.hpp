@@ -16,8 +16,6 @@ struct Options {
     std::uint64_t size;  // 0: not given
     std::uint64_t timeout_ns;
     ucs::OptionString job;
-    ucs::OptionString secret;
-    ucs::OptionString secret_file;
 };
 
 const ucs::OptionTable& option_table();

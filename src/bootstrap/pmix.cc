@@ -121,8 +121,8 @@ namespace tagwire::bootstrap {
 
 Result join_pmix(const Settings&, MethodPtr*) {
     return failed(UCS_ERR_UNSUPPORTED,
-                  "this tagwire was built without PMIx's header: use tcp:HOST:PORT or dir:PATH, or "
-                  "build it where libpmix-dev is installed");
+                  "this tagwire was built without PMIx's header: use dir:PATH, or build it where "
+                  "libpmix-dev is installed");
 }
 
 }  // namespace tagwire::bootstrap

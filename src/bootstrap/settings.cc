@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "bootstrap/options.hpp"
-#include "bootstrap/secret.hpp"
 #include "ucs/config/environment.hpp"
 #include "ucs/memory/sized.hpp"
 
@@ -28,8 +27,9 @@ struct MethodName {
 };
 
 constexpr std::array kNames{
-    MethodName{"auto", TW_BOOTSTRAP_AUTO, false},     MethodName{"pmix", TW_BOOTSTRAP_PMIX, false},
-    MethodName{"tcp", TW_BOOTSTRAP_TCP, true},        MethodName{"dir", TW_BOOTSTRAP_DIR, true},
+    MethodName{"auto", TW_BOOTSTRAP_AUTO, false},
+    MethodName{"pmix", TW_BOOTSTRAP_PMIX, false},
+    MethodName{"dir", TW_BOOTSTRAP_DIR, true},
     MethodName{"single", TW_BOOTSTRAP_SINGLE, false},
 };
 
@@ -49,8 +49,7 @@ Result parse_choice(std::string_view text, Choice* choice_p) {
         }
     }
     return failed(UCS_ERR_INVALID_PARAM,
-                  "TAGWIRE_BOOTSTRAP=%.*s is not accepted: expected auto, pmix, tcp:HOST:PORT, "
-                  "dir:PATH or single",
+                  "TAGWIRE_BOOTSTRAP=%.*s is not accepted: expected auto, pmix, dir:PATH or single",
                   static_cast<int>(text.size()), text.data());
 }
 
@@ -65,7 +64,7 @@ Result check_params(const tw_bootstrap_params_t& params) {
         return failed(UCS_ERR_INVALID_PARAM, "params->method %d is not a tw_bootstrap_method_t",
                       int{params.method});
     if (params.where != nullptr && !name->has_place)
-        return failed(UCS_ERR_INVALID_PARAM, "`where` is given without method TCP or DIR");
+        return failed(UCS_ERR_INVALID_PARAM, "`where` is given without method DIR");
     if (params.timeout_ms > kTimeoutMsMax)
         return failed(UCS_ERR_INVALID_PARAM, "timeout_ms is more than a day");
     return {};
@@ -100,8 +99,7 @@ Result choose_rank(const tw_bootstrap_params_t& params, const Options& options,
     const bool is_told = params.size != 0;
     const std::uint64_t size = is_told ? params.size : options.size;
     const std::uint64_t rank = is_told ? params.rank : options.rank;
-    const bool needs_rank =
-        settings->method == TW_BOOTSTRAP_TCP || settings->method == TW_BOOTSTRAP_DIR;
+    const bool needs_rank = settings->method == TW_BOOTSTRAP_DIR;
     if (needs_rank && (size == 0 || rank == kRankNotGiven)) {
         return failed(UCS_ERR_INVALID_PARAM,
                       "rank and size of the job are not known: set TAGWIRE_RANK and TAGWIRE_SIZE");
@@ -170,8 +168,6 @@ Result choose_settings(const tw_bootstrap_params_t* given, Settings* settings_p)
         result = choose_rank(params, options, &settings);
     if (result.ok())
         result = choose_job(params.job != nullptr ? params.job : options.job.text, &settings);
-    if (result.ok() && settings.method == TW_BOOTSTRAP_TCP)
-        result = choose_secret(options, &settings.secret);
     if (result.ok())
         *settings_p = settings;
     return result;

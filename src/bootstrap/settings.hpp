@@ -14,11 +14,10 @@ namespace tagwire::bootstrap {
 struct Settings {
     tw_bootstrap_method_t method = TW_BOOTSTRAP_SINGLE;  // never AUTO
     bool may_be_single = false;  // PMIX, but nobody insists: without a server it is a job of one
-    std::string where;           // TCP: HOST:PORT or PORT; DIR: a path
+    std::string where;           // DIR: a path
     std::uint32_t rank = 0;      // PMIX: of no meaning when size is 0
     std::uint32_t size = 0;      // PMIX: 0, or what it has to be; others: at least 1
     std::string job;
-    std::string secret;  // TCP: empty: whoever knows the job's name is let in
     std::uint64_t timeout_ns = 0;
 };
 

@@ -29,14 +29,8 @@ const Option* find_option(const OptionTable& table, std::string_view name) {
     return nullptr;
 }
 
-/// Reports and messages show a value like this.
-std::string shown(const Option& option, std::string_view value) {
-    const bool is_hidden = (option.flags & kOptionSecret) != 0 && !value.empty();
-    return std::string(is_hidden ? "(hidden)" : value);
-}
-
 std::string refusal(const Option& option, std::string_view text, const std::string& where) {
-    return std::string(kVariablePrefix).append(option.name) + "=" + shown(option, text) + " (" +
+    return std::string(kVariablePrefix).append(option.name) + "=" + std::string(text) + " (" +
            where + ") is not accepted: expected " + option_accepted(option);
 }
 
@@ -169,7 +163,7 @@ std::vector<OptionReport> config_report(const OptionTable& table) {
                         .type = option_type_name(option.type),
                         .accepted = option_accepted(option),
                         .default_value = option_format(option, defaults.data()),
-                        .value = shown(option, option_format(option, values.data())),
+                        .value = option_format(option, values.data()),
                         .source = resolver.origin(i).source,
                         .problem = resolver.origin(i).problem});
     }

@@ -61,7 +61,6 @@ struct OptionString {
 enum OptionFlags : unsigned {
     kOptionPowerOfTwo = 1,
     kOptionOrZero = 2,  // 0 is good, too, whatever min is: the doc says what it stands for
-    kOptionSecret = 4,  // kString: no report and no message shows its value
 };
 
 struct Option {

@@ -27,7 +27,7 @@ TEST(BootstrapFrame, a_head_comes_back_as_it_went) {
     EXPECT_EQ(sent.rank, got->rank);
     EXPECT_EQ(sent.size, got->size);
     EXPECT_EQ(sent.bytes, got->bytes);
-    const auto failure = decode(encode(notice(FrameKind::kFailure, UCS_ERR_TIMED_OUT, 3, "late")));
+    const auto failure = decode(encode(failure_frame(UCS_ERR_TIMED_OUT, 3, "late")));
     ASSERT_TRUE(failure);
     EXPECT_EQ(UCS_ERR_TIMED_OUT, failure->status);
     EXPECT_EQ(4u, failure->payload_bytes());
@@ -45,7 +45,12 @@ TEST(BootstrapFrame, heads_that_make_no_sense_are_refused) {
         head[change.at] = static_cast<std::byte>(change.value);
         EXPECT_FALSE(decode(head)) << "byte " << change.at << " is " << change.value;
     }
-    FrameHead failure = encode(notice(FrameKind::kFailure, UCS_ERR_TIMED_OUT, 3, ""));
+    FrameHead hello = encode(Frame{.size = 3});
+    for (const unsigned kind : {0u, 3u, 8u}) {
+        hello[5] = static_cast<std::byte>(kind);
+        EXPECT_FALSE(decode(hello)) << "kind " << kind;
+    }
+    FrameHead failure = encode(failure_frame(UCS_ERR_TIMED_OUT, 3, ""));
     for (const unsigned status : {0u, 1u, 0x80u, 0x9cu}) {
         failure[7] = static_cast<std::byte>(status);
         EXPECT_FALSE(decode(failure)) << "status " << status;
@@ -69,6 +74,7 @@ TEST(BootstrapFrame, foreign_text_is_printable_and_bounded) {
     const std::string text = text_of(std::as_bytes(std::span(wild)));
     EXPECT_EQ(kTextBytesMax, text.size());
     EXPECT_EQ("a?[31m?b?xx", text.substr(0, 11));
+    EXPECT_EQ("the job has failed, and no reason was given", reason_of({}));
 }
 
 TEST(BootstrapRanks, sets_of_ranks_are_told_as_people_do) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -105,25 +102,6 @@ std::vector<std::string> ScratchDirectory::names() const {
         names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
     return names;
-}
-
-/// Not one that the system gives out: before it is used, it might go to somebody's connection.
-std::uint16_t free_port() {
-    constexpr unsigned kFirst = 10'000;
-    constexpr unsigned kCount = 22'000;
-    static unsigned drawn = static_cast<unsigned>(::getpid()) * 8;
-    for (;;) {
-        const auto port = static_cast<std::uint16_t>(kFirst + drawn++ % kCount);
-        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_ANY);
-        address.sin_port = htons(port);
-        const int status = ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-        ::close(fd);
-        if (status == 0)
-            return port;
-    }
 }
 
 tw_bootstrap_params_t Place::params(std::uint32_t rank, std::uint32_t size,

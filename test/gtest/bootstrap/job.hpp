@@ -68,9 +68,6 @@ class ScratchDirectory {
     std::string path_;
 };
 
-/// A port of 127.0.0.1 that was free a moment ago.
-std::uint16_t free_port();
-
 /// Where a job meets.
 struct Place {
     tw_bootstrap_method_t method;

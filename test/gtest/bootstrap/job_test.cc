@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jobs of several processes over TCP and over a directory: cases for every bootstrap method that
-// needs no launcher.
+// Jobs of several processes that meet in a directory: the calls, and ranks that fail.
 #include <csignal>
 #include <cstring>
 #include <tuple>
@@ -10,36 +9,17 @@
 namespace tagwire::test {
 namespace {
 
-class BootstrapJob : public ::testing::TestWithParam<tw_bootstrap_method_t> {
+class BootstrapJob : public ::testing::Test {
   protected:
-    BootstrapJob() {
-        const bool is_tcp = GetParam() == TW_BOOTSTRAP_TCP;
-        place_ = {GetParam(),
-                  is_tcp ? "127.0.0.1:" + std::to_string(free_port()) : directory_.path(), "a-job"};
-    }
-
-    /// A rank that died is noticed at once by its connection, but in a directory by time only.
-    tw_status_t death() const {
-        return GetParam() == TW_BOOTSTRAP_TCP ? TW_ERR_CONNECTION_RESET : TW_ERR_TIMED_OUT;
-    }
-
     ScratchDirectory directory_;
-    Place place_;
+    Place place_{TW_BOOTSTRAP_DIR, directory_.path(), "a-job"};
 };
 
-std::string method_of(const ::testing::TestParamInfo<tw_bootstrap_method_t>& info) {
-    return info.param == TW_BOOTSTRAP_TCP ? "tcp" : "dir";
-}
-
-INSTANTIATE_TEST_SUITE_P(Methods, BootstrapJob,
-                         ::testing::Values(TW_BOOTSTRAP_TCP, TW_BOOTSTRAP_DIR), method_of);
-
-TEST_P(BootstrapJob, everybody_gets_what_all_gave_in_the_order_of_ranks) {
+TEST_F(BootstrapJob, everybody_gets_what_all_gave_in_the_order_of_ranks) {
     for (const std::uint32_t size : {1u, 2u, 3u, 8u}) {
         expect_all_well(run_ranks(size, [&](std::uint32_t rank) {
             Rank me(place_, rank, size);
-            EXPECT_STREQ(GetParam() == TW_BOOTSTRAP_TCP ? "tcp" : "dir",
-                         tw_bootstrap_method_name(me.get()));
+            EXPECT_STREQ("dir", tw_bootstrap_method_name(me.get()));
             for (const std::size_t bytes : {8ul, 0ul, 1ul, 4711ul, 65536ul}) {
                 EXPECT_TRUE(me.gather(bytes));
                 EXPECT_EQ(TW_OK, me.barrier());
@@ -49,7 +29,7 @@ TEST_P(BootstrapJob, everybody_gets_what_all_gave_in_the_order_of_ranks) {
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }
 
-TEST_P(BootstrapJob, the_largest_share_arrives_and_one_byte_more_is_refused_here) {
+TEST_F(BootstrapJob, the_largest_share_arrives_and_one_byte_more_is_refused_here) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         Rank me(place_, rank, 3);
         EXPECT_TRUE(me.gather(TW_BOOTSTRAP_BYTES_MAX));
@@ -61,7 +41,7 @@ TEST_P(BootstrapJob, the_largest_share_arrives_and_one_byte_more_is_refused_here
     }));
 }
 
-TEST_P(BootstrapJob, what_a_rank_gives_may_lie_in_its_own_place) {
+TEST_F(BootstrapJob, what_a_rank_gives_may_lie_in_its_own_place) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         Rank me(place_, rank, 3);
         std::uint64_t all[3] = {};
@@ -71,7 +51,7 @@ TEST_P(BootstrapJob, what_a_rank_gives_may_lie_in_its_own_place) {
     }));
 }
 
-TEST_P(BootstrapJob, the_others_wait_for_a_late_rank_0) {
+TEST_F(BootstrapJob, the_others_wait_for_a_late_rank_0) {
     const Gate gate;
     std::vector<Process> others;
     for (std::uint32_t rank = 1; rank < 4; ++rank) {
@@ -88,7 +68,7 @@ TEST_P(BootstrapJob, the_others_wait_for_a_late_rank_0) {
 }
 
 // Only rank 0 is impatient, and not before the others are there: they learn it from him.
-TEST_P(BootstrapJob, a_rank_that_never_comes_is_named_to_all) {
+TEST_F(BootstrapJob, a_rank_that_never_comes_is_named_to_all) {
     const auto body = [&](std::uint32_t rank, std::uint64_t timeout_ms) {
         const Rank me(place_, rank, 4, timeout_ms);
         expect_failure(TW_ERR_TIMED_OUT, me.status(), "rank 2 of 4 did not come");
@@ -106,7 +86,7 @@ TEST_P(BootstrapJob, a_rank_that_never_comes_is_named_to_all) {
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }
 
-TEST_P(BootstrapJob, a_rank_0_that_never_comes_is_named) {
+TEST_F(BootstrapJob, a_rank_0_that_never_comes_is_named) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         if (rank == 0)
             return;
@@ -116,7 +96,7 @@ TEST_P(BootstrapJob, a_rank_0_that_never_comes_is_named) {
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }
 
-TEST_P(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
+TEST_F(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
     const Gate gate;
     Process silent([&] {
         const Rank me(place_, 1, 3);
@@ -136,29 +116,29 @@ TEST_P(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
     EXPECT_EQ(0, silent.join());
 }
 
-TEST_P(BootstrapJob, a_rank_that_is_killed_in_the_middle_is_named_to_all) {
+TEST_F(BootstrapJob, a_rank_that_is_killed_in_the_middle_is_named_to_all) {
     const auto statuses = run_ranks(4, [&](std::uint32_t rank) {
         Rank me(place_, rank, 4, rank == 0 ? kShortMs : kPatienceMs);
         EXPECT_TRUE(me.gather(8));
         if (rank == 3)
             ::raise(SIGKILL);
-        expect_failure(death(), me.barrier(), "rank 3");
+        expect_failure(TW_ERR_TIMED_OUT, me.barrier(), "rank 3");
     });
     EXPECT_EQ((std::vector<int>{0, 0, 0, 128 + SIGKILL}), statuses);
 }
 
-TEST_P(BootstrapJob, a_rank_0_that_is_killed_in_the_middle_is_named_to_all) {
+TEST_F(BootstrapJob, a_rank_0_that_is_killed_in_the_middle_is_named_to_all) {
     const auto statuses = run_ranks(3, [&](std::uint32_t rank) {
         Rank me(place_, rank, 3, kShortMs);
         EXPECT_TRUE(me.gather(8));
         if (rank == 0)
             ::raise(SIGKILL);
-        expect_failure(death(), me.barrier(), "rank 0");
+        expect_failure(TW_ERR_TIMED_OUT, me.barrier(), "rank 0");
     });
     EXPECT_EQ((std::vector<int>{128 + SIGKILL, 0, 0}), statuses);
 }
 
-TEST_P(BootstrapJob, a_rank_that_leaves_is_named_to_all) {
+TEST_F(BootstrapJob, a_rank_that_leaves_is_named_to_all) {
     for (const std::uint32_t quitter : {0u, 1u, 2u}) {
         expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
             Rank me(place_, rank, 3);
@@ -171,7 +151,7 @@ TEST_P(BootstrapJob, a_rank_that_leaves_is_named_to_all) {
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }
 
-TEST_P(BootstrapJob, different_lengths_are_refused_on_all_ranks) {
+TEST_F(BootstrapJob, different_lengths_are_refused_on_all_ranks) {
     for (const std::size_t odd : {0ul, 16ul, 4096ul}) {
         expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
             Rank me(place_, rank, 3);
@@ -185,7 +165,7 @@ TEST_P(BootstrapJob, different_lengths_are_refused_on_all_ranks) {
     }
 }
 
-TEST_P(BootstrapJob, different_calls_are_refused_on_all_ranks) {
+TEST_F(BootstrapJob, different_calls_are_refused_on_all_ranks) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         Rank me(place_, rank, 3);
         EXPECT_EQ(TW_OK, me.barrier());
@@ -195,7 +175,7 @@ TEST_P(BootstrapJob, different_calls_are_refused_on_all_ranks) {
     }));
 }
 
-TEST_P(BootstrapJob, of_two_that_claim_one_rank_the_second_is_refused_and_the_job_goes_on) {
+TEST_F(BootstrapJob, of_two_that_claim_one_rank_the_second_is_refused_and_the_job_goes_on) {
     const auto claim = [&](std::uint32_t first, std::uint32_t second) {
         Rank me(place_, first, 3);
         if (me.status() == TW_OK) {
@@ -208,7 +188,7 @@ TEST_P(BootstrapJob, of_two_that_claim_one_rank_the_second_is_refused_and_the_jo
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) { claim(rank == 0 ? 0 : 1, 2); }));
 }
 
-TEST_P(BootstrapJob, who_takes_it_for_another_size_is_refused_and_the_job_goes_on) {
+TEST_F(BootstrapJob, who_takes_it_for_another_size_is_refused_and_the_job_goes_on) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         for (const std::uint32_t wrong : {2u, 4u}) {
             if (rank != 1)
@@ -221,7 +201,7 @@ TEST_P(BootstrapJob, who_takes_it_for_another_size_is_refused_and_the_job_goes_o
     }));
 }
 
-TEST_P(BootstrapJob, many_jobs_follow_each_other_at_one_place) {
+TEST_F(BootstrapJob, many_jobs_follow_each_other_at_one_place) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         for (int i = 0; i < 20; ++i)
             EXPECT_TRUE(Rank(place_, rank, 3).gather(8)) << "job " << i;

@@ -14,7 +14,8 @@ std::vector<std::byte> bytes_of_length(std::size_t length, std::uint32_t rank) {
 }
 
 TEST(BootstrapWrapper, values_and_bytes_of_different_lengths_reach_all) {
-    const Place place{TW_BOOTSTRAP_TCP, "127.0.0.1:" + std::to_string(free_port()), "a-job"};
+    const ScratchDirectory directory;
+    const Place place{TW_BOOTSTRAP_DIR, directory.path(), "a-job"};
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
         Bootstrap job(place.params(rank, 3));
         EXPECT_EQ((std::vector<double>{0.5, 1.5, 2.5}), job.allgather(rank + 0.5));
@@ -29,7 +30,7 @@ TEST(BootstrapWrapper, values_and_bytes_of_different_lengths_reach_all) {
 
 TEST(BootstrapWrapper, failures_throw_what_the_library_says) {
     tw_bootstrap_params_t params{};
-    params.method = TW_BOOTSTRAP_TCP;
+    params.method = TW_BOOTSTRAP_DIR;
     params.size = 2;
     params.where = "nowhere";
     try {
@@ -38,7 +39,7 @@ TEST(BootstrapWrapper, failures_throw_what_the_library_says) {
     } catch (const BootstrapError& error) {
         EXPECT_EQ(TW_ERR_INVALID_PARAM, error.status());
         EXPECT_STREQ(tw_bootstrap_last_error(), error.what());
-        EXPECT_NE(nullptr, std::strstr(error.what(), "'nowhere' is not HOST:PORT"));
+        EXPECT_NE(nullptr, std::strstr(error.what(), "cannot use the directory nowhere"));
     }
 }
 
