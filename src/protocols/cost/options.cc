@@ -16,7 +16,7 @@ using ucs::OptionType;
 /// In the order of RndvScheme.
 constexpr const char* kSchemes[] = {"auto", "get", "put", "copy", nullptr};
 /// auto, and CopyKind in its order.
-constexpr const char* kCopyChoices[] = {"auto", "libc", "rep", "nontemporal", "demote", nullptr};
+constexpr const char* kCopyChoices[] = {"auto", "libc", "nontemporal", nullptr};
 static_assert(std::size(kCopyChoices) == ucs::kCopyKinds + 2);
 /// The index is the number (kStripeRailsMax).
 constexpr const char* kRails[] = {"auto", "1", "2", "3", "4", nullptr};
@@ -189,11 +189,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), rep movsb "
-            "(rep), stores that leave no cache line behind (nontemporal), memcpy and then cldemote "
-            "(demote); auto: libc or nontemporal, as the sender's own copies show from 2 KiB on, "
-            "unless tagwire tune has found another one faster. A kind that the processor lacks is "
-            "refused.",
+     .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), or stores "
+            "that leave no cache line behind (nontemporal, x86-64 only); auto: begins as tagwire "
+            "tune has measured, and from 2 KiB on follows the sender's own copies.",
      .offset = offsetof(Options, copy_in),
      .choices = kCopyChoices},
     {.name = "COPY_OUT",
@@ -201,7 +199,7 @@ constexpr Option kOptions[] = {
      .unit = "",
      .default_value = "auto",
      .doc = "Copies of messages of 1 KiB and more out of shared memory, with the values of "
-            "COPY_IN.",
+            "COPY_IN; auto: as tagwire tune has measured.",
      .offset = offsetof(Options, copy_out),
      .choices = kCopyChoices},
 };

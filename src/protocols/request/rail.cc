@@ -117,10 +117,8 @@ void Rail::select() {
         const CopyRules measured = to_.calibration.copies(transport(), device());
         copies_.in = Options::copy_rule(options.copy_in, measured.in);
         copies_.out = Options::copy_rule(options.copy_out, measured.out);
-        chooses_copies_ = Options::is_auto(options.copy_in) &&
-                          ucs::has_copy_kind(ucs::CopyKind::kNonTemporal) &&
-                          (measured.in.kind == ucs::CopyKind::kLibc ||
-                           measured.in.kind == ucs::CopyKind::kNonTemporal);
+        chooses_copies_ =
+            Options::is_auto(options.copy_in) && ucs::has_copy_kind(ucs::CopyKind::kNonTemporal);
     }
     is_learning_ = is_shared_memory() && can_get() && options.rndv_threshold == Selection::kNever &&
                    options.scheme() == RndvScheme::kAuto;

@@ -2,11 +2,9 @@
 #include "ucs/memory/copy.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -14,43 +12,13 @@ namespace tagwire::ucs {
 
 namespace {
 
-constexpr const char* kCopyNames[] = {"libc", "rep", "nontemporal", "demote"};
+constexpr const char* kCopyNames[] = {"libc", "nontemporal"};
 static_assert(std::size(kCopyNames) == kCopyKinds);
-
-struct KindsHere {
-    std::array<CopyKind, kCopyKinds> kinds{CopyKind::kLibc};
-    std::size_t count = 1;
-
-    void add(CopyKind kind) { kinds[count++] = kind; }
-};
 
 #if defined(__x86_64__)
 
+constexpr CopyKind kKindsHere[] = {CopyKind::kLibc, CopyKind::kNonTemporal};
 constexpr std::size_t kLineBytes = 64;
-constexpr unsigned kLeafFeatures = 7;
-constexpr unsigned kEbxErms = 1U << 9;  // `rep movsb` is fast
-constexpr unsigned kEcxCldemote = 1U << 25;
-
-KindsHere find_kinds() {
-    KindsHere found;
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    __get_cpuid_count(kLeafFeatures, 0, &eax, &ebx, &ecx, &edx);  // 0 where there is no such leaf
-    if ((ebx & kEbxErms) != 0)
-        found.add(CopyKind::kRep);
-    found.add(CopyKind::kNonTemporal);
-    if ((ecx & kEcxCldemote) != 0)
-        found.add(CopyKind::kDemote);
-    return found;
-}
-
-/// Its stores may pass each other, but not the stores behind it (Intel's manual, volume 3, "Fast-
-/// String Operation and Out-of-Order Stores"): a release store publishes them as it does others.
-void copy_rep(void* to, const void* from, std::size_t bytes) {
-    asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
-}
 
 /// A whole line at a time, so that it leaves the processor in one piece. The partial lines at both
 /// ends are stored as usual.
@@ -74,24 +42,11 @@ void copy_nontemporal(std::byte* to, const std::byte* from, std::size_t bytes) {
     _mm_sfence();
 }
 
-[[gnu::target("cldemote")]] void demote(std::byte* at, std::size_t bytes) {
-    const std::size_t before = reinterpret_cast<std::uintptr_t>(at) % kLineBytes;
-    for (std::size_t i = 0; i < before + bytes; i += kLineBytes)
-        _cldemote(at - before + i);
-}
-
 #else
 
-KindsHere find_kinds() {
-    return {};
-}
+constexpr CopyKind kKindsHere[] = {CopyKind::kLibc};
 
 #endif
-
-const KindsHere& kinds_here() {
-    static const KindsHere found = find_kinds();
-    return found;
-}
 
 }  // namespace
 
@@ -108,7 +63,7 @@ bool copy_kind_named(std::string_view name, CopyKind* kind_p) {
 }
 
 std::span<const CopyKind> copy_kinds_here() {
-    return {kinds_here().kinds.data(), kinds_here().count};
+    return kKindsHere;
 }
 
 bool has_copy_kind(CopyKind kind) {
@@ -117,18 +72,9 @@ bool has_copy_kind(CopyKind kind) {
 
 void copy_by(CopyKind kind, void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
-    switch (kind) {
-        case CopyKind::kRep:
-            return copy_rep(to, from, bytes);
-        case CopyKind::kNonTemporal:
-            return copy_nontemporal(static_cast<std::byte*>(to),
-                                    static_cast<const std::byte*>(from), bytes);
-        case CopyKind::kDemote:
-            std::memcpy(to, from, bytes);
-            return demote(static_cast<std::byte*>(to), bytes);
-        case CopyKind::kLibc:
-            break;
-    }
+    if (kind == CopyKind::kNonTemporal)
+        return copy_nontemporal(static_cast<std::byte*>(to), static_cast<const std::byte*>(from),
+                                bytes);
 #else
     static_cast<void>(kind);  // kLibc
 #endif

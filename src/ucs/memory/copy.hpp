@@ -5,8 +5,6 @@
 //
 // 1. Each kind copies any length at any alignment, and touches no byte beside those.
 // 2. A copy is complete for whoever sees a release store that the same thread makes behind it.
-// 3. Each kind of the architecture runs on each processor of it; copy_kinds_here() has those that
-//    the processor was made for.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +17,16 @@ namespace tagwire::ucs {
 
 enum class CopyKind : std::uint8_t {
     kLibc,         // memcpy(3)
-    kRep,          // x86-64: the string instruction, `rep movsb`
     kNonTemporal,  // x86-64: stores that leave no cache line behind
-    kDemote,       // x86-64: memcpy(3), then each line is pushed to the shared cache (`cldemote`)
 };
-inline constexpr std::size_t kCopyKinds = 4;
+inline constexpr std::size_t kCopyKinds = 2;
 
-/// "libc", "rep", "nontemporal" or "demote".
+/// "libc" or "nontemporal".
 const char* name_of(CopyKind kind);
 /// False: no kind is called so.
 bool copy_kind_named(std::string_view name, CopyKind* kind_p);
 
-/// The kinds that this processor was made for; kLibc is always the first.
+/// The kinds of this architecture; kLibc is always the first.
 std::span<const CopyKind> copy_kinds_here();
 bool has_copy_kind(CopyKind kind);
 

@@ -308,23 +308,9 @@ TEST_F(CalibratedCopies, stay_libcs_where_another_kind_is_hardly_faster) {
     EXPECT_EQ(copy_in(4096), "libc");
 }
 
-TEST_F(CalibratedCopies, are_the_better_of_two_kinds) {
-    if (!has("nontemporal") || !has("rep"))
-        GTEST_SKIP() << "this processor has only " << kinds_;
-    auto samples = copy_samples("copy_in_libc", "copy_in_nontemporal", 0, 0.9);
-    for (const tw_cost_sample_t& sample : copy_samples("copy_in_libc", "copy_in_rep", 0, 0.8))
-        if (std::string(sample.what) == "copy_in_rep")
-            samples.push_back(sample);
-    store(samples);
-    EXPECT_EQ(copy_in(1 << 20), "rep");
-}
-
 TEST_F(CalibratedCopies, that_the_processor_lacks_are_not_used) {
-    for (const char* kind : {"rep", "nontemporal", "demote"}) {
-        const std::string what = std::string("copy_in_") + kind;
-        store(copy_samples("copy_in_libc", what.c_str(), 0, 0.5));
-        EXPECT_EQ(copy_in(1 << 20), has(kind) ? kind : "libc");
-    }
+    store(copy_samples("copy_in_libc", "copy_in_nontemporal", 0, 0.5));
+    EXPECT_EQ(copy_in(1 << 20), has("nontemporal") ? "nontemporal" : "libc");
 }
 
 TEST_F(CalibratedCopies, are_beside_the_costs_and_checked_like_them) {
@@ -340,7 +326,7 @@ TEST_F(CalibratedCopies, are_beside_the_costs_and_checked_like_them) {
     };
     for (const std::string& text :
          {with("in_nontemporal", "in_pigeons"), with("in_nontemporal", "nontemporal"),
-          with("\"in_nontemporal\": [", "\"in_nontemporal\": 7, \"in_rep\": ["),
+          with("\"in_nontemporal\": [", "\"in_nontemporal\": 7, \"in_libc\": ["),
           with("\"copies\": {", "\"copies\": 7, \"others\": {"), with("204.8", "-204.8"),
           with("204.8", "null")}) {
         SCOPED_TRACE(text.substr(0, 700));
@@ -363,17 +349,15 @@ TEST_F(CalibratedCopies, are_overridden_by_a_setting) {
     store(copy_samples("copy_in_libc", "copy_in_nontemporal", 0, 0.5));
     setenv("TAGWIRE_COPY_IN", "libc", 1);
     EXPECT_EQ(copy_in(1 << 20), "libc");
-    for (const char* kind : {"rep", "nontemporal", "demote"}) {
-        setenv("TAGWIRE_COPY_IN", kind, 1);
-        setenv("TAGWIRE_COPY_OUT", kind, 1);
-        if (has(kind)) {
-            EXPECT_EQ(copy_in(1023), "libc");
-            EXPECT_EQ(copy_in(1024), kind);
-            EXPECT_EQ(copy_out(1024), kind);
-        } else {
-            tw_explanation_t explanation;
-            EXPECT_EQ(explain(64, &explanation), TW_ERR_INVALID_PARAM);
-        }
+    setenv("TAGWIRE_COPY_IN", "nontemporal", 1);
+    setenv("TAGWIRE_COPY_OUT", "nontemporal", 1);
+    if (has("nontemporal")) {
+        EXPECT_EQ(copy_in(1023), "libc");
+        EXPECT_EQ(copy_in(1024), "nontemporal");
+        EXPECT_EQ(copy_out(1024), "nontemporal");
+    } else {
+        tw_explanation_t explanation;
+        EXPECT_EQ(explain(64, &explanation), TW_ERR_INVALID_PARAM);
     }
 }
 
@@ -384,15 +368,13 @@ TEST_F(CalibratedCopies, of_no_known_kind_are_refused_by_name) {
         ::testing::internal::CaptureStderr();
         EXPECT_EQ(explain(64, &explanation), TW_ERR_INVALID_PARAM);
         const std::string log = ::testing::internal::GetCapturedStderr();
-        EXPECT_NE(log.find("auto, libc, rep, nontemporal, demote"), std::string::npos) << log;
-        for (const char* kind : {"rep", "nontemporal", "demote"}) {
-            if (has(kind))
-                continue;
-            setenv(option, kind, 1);
+        EXPECT_NE(log.find("auto, libc, nontemporal"), std::string::npos) << log;
+        if (!has("nontemporal")) {
+            setenv(option, "nontemporal", 1);
             ::testing::internal::CaptureStderr();
             EXPECT_EQ(explain(64, &explanation), TW_ERR_INVALID_PARAM);
             const std::string lacks = ::testing::internal::GetCapturedStderr();
-            EXPECT_NE(lacks.find(std::string(option) + "=" + kind), std::string::npos) << lacks;
+            EXPECT_NE(lacks.find(std::string(option) + "=nontemporal"), std::string::npos) << lacks;
             EXPECT_NE(lacks.find(kinds_), std::string::npos) << lacks;
         }
         unsetenv(option);
@@ -560,7 +542,7 @@ TEST_F(Explained, messages_are_whole_by_each_kind_of_copies) {
     ASSERT_NO_FATAL_FAILURE(open());
     const std::string kinds = explained_kinds();
     close();
-    for (const std::string kind : {"libc", "rep", "nontemporal", "demote"}) {
+    for (const std::string kind : {"libc", "nontemporal"}) {
         if (kinds.find(kind) == std::string::npos)
             continue;
         SCOPED_TRACE(kind);

@@ -99,11 +99,11 @@ TEST_F(Copies, lengths_share_what_is_known) {
 
 TEST(CopiesBySetting, are_as_the_rule_says_and_never_timed) {
     CopyChooser chooser;
-    chooser.begin({.from = 1024, .kind = CopyKind::kRep}, false);
+    chooser.begin({.from = 1024, .kind = CopyKind::kNonTemporal}, false);
     for (int i = 0; i < 2000; ++i) {
         EXPECT_EQ(chooser.plan(1023).kind, CopyKind::kLibc);
         const CopyChooser::Plan plan = chooser.plan(4096);
-        EXPECT_EQ(plan.kind, CopyKind::kRep);
+        EXPECT_EQ(plan.kind, CopyKind::kNonTemporal);
         EXPECT_FALSE(plan.is_timed);
     }
 }
