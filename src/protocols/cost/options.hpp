@@ -19,10 +19,6 @@ struct Options {
     std::uint64_t unexpected_bytes;
     std::uint64_t envelopes_max;
     std::uint64_t unasked_peers_max;
-    std::uint64_t multi_recv_min;
-    std::uint64_t buffered_limit;
-    std::uint64_t buffered_min;
-    std::uint64_t rndv_fragments;
     std::uint64_t reg_cache_bytes;
     int rndv_scheme;  // RndvScheme
     int rndv_rails;   // 0: auto

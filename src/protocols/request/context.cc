@@ -109,11 +109,6 @@ ucs_status_t Context::check_overrides() const {
     if (!can_copy("TAGWIRE_COPY_IN", options_.copy_in) ||
         !can_copy("TAGWIRE_COPY_OUT", options_.copy_out))
         return UCS_ERR_INVALID_PARAM;
-    if (options_.buffered_min > options_.buffered_limit) {
-        TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu exceeds TAGWIRE_BUFFERED_LIMIT=%lu",
-                     options_.buffered_min, options_.buffered_limit);
-        return UCS_ERR_INVALID_PARAM;
-    }
     if (options_.rndv_threshold == UINT64_MAX ||
         options_.rndv_threshold <= options_.unexpected_bytes)
         return UCS_OK;

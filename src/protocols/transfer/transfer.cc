@@ -47,11 +47,10 @@ bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
     const auto& cap = rail.attr().cap;
     const std::size_t most =
         std::min(transfer->is_put ? cap.put.max_zcopy : cap.get.max_zcopy, kPieceBytes);
-    const std::uint64_t pieces_max = request.worker->options().rndv_fragments;
     done.status = UCS_OK;
     done.count = 1;  // ours, so that it does not fire before all are begun
     ucs_status_t status = UCS_OK;
-    for (std::uint64_t i = 0; i < pieces_max && next < end; ++i) {
+    for (unsigned i = 0; i < kPiecesOut && next < end; ++i) {
         uct_iov_t iov{nullptr, 0, memh, 0, 1};
         iov.buffer = request.buffer.piece(next, &iov.length);
         iov.length = std::min({iov.length, most, end - next});

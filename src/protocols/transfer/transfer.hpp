@@ -32,6 +32,7 @@ struct StripeLane;
 
 /// The most that one read or write moves: a longer one would keep one peer's progress to itself.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+inline constexpr unsigned kPiecesOut = 4;  // outstanding at a time on each rail
 /// The most of what is lent that is read when its request is looked at; the rest, in pieces, when
 /// its turn comes.
 inline constexpr std::size_t kReadAtOnceMax = std::size_t{512} << 10;

@@ -13,6 +13,11 @@ namespace tagwire::proto {
 
 namespace {
 
+// Until tw_worker_set_limits() changes them.
+constexpr std::size_t kMultiRecvBytesMin = 4096;
+constexpr std::size_t kBufferedBytesLimit = std::size_t{64} << 10;
+constexpr std::size_t kBufferedBytesMin = 1024;
+
 std::uint64_t random_id() {
     std::uint64_t id = 0;
     while (id == 0)
@@ -35,9 +40,9 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxCon
                        PeerTable& peers, Receiver& receiver)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
       own_tx(tx),
-      limits{.multi_recv_bytes_min = context.options().multi_recv_min,
-             .buffered_bytes_limit = context.options().buffered_limit,
-             .buffered_bytes_min = context.options().buffered_min},
+      limits{.multi_recv_bytes_min = kMultiRecvBytesMin,
+             .buffered_bytes_limit = kBufferedBytesLimit,
+             .buffered_bytes_min = kBufferedBytesMin},
       receive_path(is_multi ? ReceivePath::kLocked : ReceivePath::kFast),
       lock(is_multi),
       context_(context),

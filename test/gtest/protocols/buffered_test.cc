@@ -15,10 +15,17 @@ constexpr std::size_t kBufferedLengths[] = {0,          8,     500,   9000,  kLi
 class MsgBuffered : private Settings, public MsgTest {
   protected:
     MsgBuffered()
-        : Settings({{"TAGWIRE_BUFFERED_LIMIT", std::to_string(kLimit)},
-                    {"TAGWIRE_BUFFERED_MIN", std::to_string(kMin)},
-                    {"TAGWIRE_RNDV_THRESHOLD", "40000"}}) {}
+        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "40000"}}) {}
 
+    /// A node whose worker has the limits of these cases.
+    Node& node(std::size_t i) {
+        Node& made = MsgTest::node(i);
+        tw_worker_limits_t limits{};
+        limits.buffered_bytes_limit = kLimit;
+        limits.buffered_bytes_min = kMin;
+        EXPECT_EQ(tw_worker_set_limits(made.worker(), &limits), TW_OK);
+        return made;
+    }
     void post(Node& at, int* mark, std::uint64_t tag, tw_ep_h source = nullptr) {
         tw_op_t how = op(mark, TW_OP_BUFFERED);
         how.source = source;
@@ -218,9 +225,9 @@ TEST_F(MsgBuffered, what_cannot_be_is_refused) {
     ASSERT_EQ(tw_worker_query(b.worker(), &attr), TW_OK);
     EXPECT_EQ(attr.buffered_bytes_limit, kLimit);
     EXPECT_EQ(attr.buffered_bytes_min, kMin);
-    const tagwire::test::Settings wrong({{"TAGWIRE_BUFFERED_MIN", "1m"}});
-    tw_context_h context = nullptr;
-    EXPECT_EQ(tw_context_create(nullptr, &context), TW_ERR_INVALID_PARAM);
+    tw_worker_limits_t wrong{};
+    wrong.buffered_bytes_min = kLimit + 1;
+    EXPECT_EQ(tw_worker_set_limits(b.worker(), &wrong), TW_ERR_EXCEEDS_LIMIT);
 }
 
 }  // namespace
