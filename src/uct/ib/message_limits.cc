@@ -11,6 +11,7 @@ namespace {
 // Cap on the credits of one peer: this many bytes of messages, but not below the minimum.
 constexpr std::size_t kCreditBytes = std::size_t{5} << 20;
 constexpr std::uint64_t kCreditsMin = 16;
+constexpr std::uint64_t kSignalEvery = 64;  // one request of so many asks for a completion
 
 ucs_status_t too_few(const std::string& option, std::uint64_t wanted, const char* what,
                      std::uint64_t limit) {
@@ -94,7 +95,7 @@ void MessageLimits::set(const IbMd& md, const Port& port) {
     reads_out_max = static_cast<unsigned>(std::min<std::uint64_t>(
         reads_max, static_cast<std::uint64_t>(std::max(attr.max_qp_init_rd_atom, 1))));
     signal_every = static_cast<std::uint32_t>(std::max<std::uint64_t>(
-        1, std::min({options.tx_signal, options.tx_depth / 4, options.tx_cq_depth / 4})));
+        1, std::min({kSignalEvery, options.tx_depth / 4, options.tx_cq_depth / 4})));
     credit_step = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options.credits / 4));
 }
 

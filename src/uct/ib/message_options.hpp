@@ -11,7 +11,6 @@ enum class TagMatching : int { kAuto, kDevice, kSoftware };
 struct MessageOptions {
     std::uint64_t tx_depth;      // requests in a send queue
     std::uint64_t tx_cq_depth;   // of all send queues
-    std::uint64_t tx_signal;     // requests per signalled one
     std::uint64_t tx_buffers;    // for packed data, of all endpoints
     std::uint64_t inline_bytes;  // wanted
     std::uint64_t rx_depth;      // buffers posted

@@ -20,11 +20,9 @@ namespace tagwire::dc {
 
 namespace {
 
-constexpr std::uint64_t kSignalEvery = 64;  // or a quarter of what a channel holds
 // Each request may end in a completion. Besides the pool there is the initiator of answers.
 ib::MessageOptions messages_of(const DcOptions& options) {
     ib::MessageOptions messages = options.messages;
-    messages.tx_signal = kSignalEvery;
     messages.tx_cq_depth = (options.dci.dcis + 1) * messages.tx_depth;
     return messages;
 }

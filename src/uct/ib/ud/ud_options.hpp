@@ -10,7 +10,6 @@ namespace tagwire::ud {
 
 struct UdOptions {
     std::uint64_t tx_depth;    // requests in the send queue
-    std::uint64_t tx_signal;   // requests per signalled one
     std::uint64_t tx_buffers;  // of each of two sizes
     std::uint64_t inline_bytes;
     std::uint64_t rx_depth;

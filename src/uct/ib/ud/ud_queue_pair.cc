@@ -15,6 +15,7 @@ using ib::SendOp;
 namespace {
 
 constexpr std::uint32_t kInlineBytesMax = 1024;
+constexpr std::uint64_t kSignalEvery = 32;  // one request of so many asks for a completion
 
 }  // namespace
 
@@ -33,7 +34,7 @@ ucs_status_t UdQueuePair::open_send_queue(std::size_t datagram_bytes) {
     sq_reserve_ = std::clamp<std::uint32_t>(sq_free_ / 8, 1, 32);
     // Buffers that wait for a completion must never be all that there are.
     signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
-        1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_buffers / 4})));
+        1, std::min({kSignalEvery, options_.tx_depth / 4, options_.tx_buffers / 4})));
     const auto buffers = static_cast<unsigned>(options_.tx_buffers);
     long_.init(ib_md(), datagram_bytes, buffers);
     short_.init(ib_md(), kHeaderBytes + kShortBytes, buffers);
