@@ -4,9 +4,10 @@
 
 Usage: option_tables.py [--check] TAGWIRE PAGE
 
-A table stands between `<!-- options: NAME -->` and `<!-- end of options -->`, NAME being one of
-the tables that the program lists. --check changes nothing: status 1 tells that the page is not what
-would be written, or that it lacks a table.
+A table stands between `<!-- these options: A, B -->`, which names them without TAGWIRE_, or
+`<!-- options: NAME -->` and `<!-- end of options -->`. NAME is one of the tables that the program
+lists: what no list of the page names follows there. --check changes nothing: status 1 tells that
+the page is not what would be written, that it lacks an option, or has one twice.
 """
 import argparse
 import json
@@ -15,17 +16,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-BLOCK = re.compile(r"(<!-- options: (?P<name>[^>]+) -->\n).*?(<!-- end of options -->\n)", re.S)
+BLOCK = re.compile(r"(<!-- (?P<kind>these options|options): (?P<names>[^>]+) -->\n).*?"
+                   r"(<!-- end of options -->\n)", re.S)
 HEAD = "| variable | accepted | default | |\n|---|---|---|---|\n"
 
 
 def options_of(program):
+    """By their names without TAGWIRE_, in the program's order."""
     done = subprocess.run([program, "info", "config", "--json", "-"], check=True,
                           capture_output=True, text=True)
-    tables = {}
-    for option in json.loads(done.stdout)["config"]:
-        tables.setdefault(option["table"], []).append(option)
-    return tables
+    return {option["name"].removeprefix("TAGWIRE_"): option
+            for option in json.loads(done.stdout)["config"]}
 
 
 def cell(text):
@@ -38,16 +39,24 @@ def row(option):
             f"{cell(option['doc'])} |\n").replace("|  |", "| |")
 
 
-def write(page, tables):
-    """The page with its tables, and the names that it has no use for or does not know."""
+def write(page, options):
+    """The page with its tables, and the names that it lacks, has twice or invents."""
+    listed = [name for block in BLOCK.finditer(page) if block["kind"] == "these options"
+              for name in re.findall(r"\w+", block["names"])]
     seen = []
 
     def table(match):
-        seen.append(match["name"])
-        rows = "".join(row(option) for option in tables.get(match["name"], []))
-        return match[1] + "\n" + HEAD + rows + "\n" + match[3]
+        if match["kind"] == "options":
+            names = [name for name, option in options.items()
+                     if option["table"] == match["names"] and name not in listed]
+        else:
+            names = re.findall(r"\w+", match["names"])
+        seen.extend(names)
+        rows = "".join(row(options[name]) for name in names if name in options)
+        return match[1] + "\n" + HEAD + rows + "\n" + match[4]
 
-    return BLOCK.sub(table, page), sorted(set(seen) ^ set(tables))
+    page = BLOCK.sub(table, page)
+    return page, sorted({name for name in seen if seen.count(name) > 1} | set(seen) ^ set(options))
 
 
 def main():
@@ -59,7 +68,7 @@ def main():
     before = args.page.read_text()
     after, strangers = write(before, options_of(args.program))
     if strangers:
-        print(f"{args.page}: tables that are in the page or the program only: {strangers}")
+        print(f"{args.page}: options that are not once in the page and in the program: {strangers}")
         return 1
     if not args.check:
         args.page.write_text(after)

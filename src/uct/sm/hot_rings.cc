@@ -13,13 +13,13 @@
 
 namespace tagwire::sm {
 
-ucs_status_t HotRings::open(WakeupMode wakeup, PollMode poll) {
-    poll_ = poll;
+ucs_status_t HotRings::open(const SmForce& force) {
+    poll_ = force.poll;
     crowding_ = Crowding(ucs::ticks_from_ns(Crowding::kCallNs));
-    has_membarrier_ = wakeup != WakeupMode::kFence && ucs::register_global_barrier();
-    if (wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
+    has_membarrier_ = force.wakeup != WakeupMode::kFence && ucs::register_global_barrier();
+    if (force.wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
         TW_LOG_ERROR(
-            "TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available; set auto or fence");
+            "TAGWIRE_SM_FORCE=wakeup:membarrier: membarrier(2) is not available; leave it out");
         return UCS_ERR_UNSUPPORTED;
     }
     ucs_status_t status = ucs::memfd_create_sealed("tagwire-bell", ucs::page_bytes(), &bell_fd_);

@@ -22,8 +22,8 @@
 #include "ucs/sys/shm.hpp"
 #include "uct/politeness.hpp"
 #include "uct/sm/crowding.hpp"
+#include "uct/sm/force.hpp"
 #include "uct/sm/link.hpp"
-#include "uct/sm/options.hpp"
 #include "uct/sm/ring.hpp"
 
 namespace tagwire::sm {
@@ -31,7 +31,7 @@ namespace tagwire::sm {
 class HotRings {
   public:
     explicit HotRings(SmIface& owner) : iface_(owner) {}
-    ucs_status_t open(WakeupMode wakeup, PollMode poll);
+    ucs_status_t open(const SmForce& force);
 
     /// Links whose rings are polled.
     [[nodiscard]] const ucs::ReserveVector<Link*>& hot() const { return hot_; }

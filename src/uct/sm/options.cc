@@ -13,9 +13,6 @@ using ucs::Option;
 using ucs::OptionType;
 
 constexpr const char* kCmaChoices[] = {"auto", "off", "allow-any", nullptr};
-constexpr const char* kDeathChoices[] = {"auto", "peerpidfd", "pidfd", "hangup", nullptr};
-constexpr const char* kPollChoices[] = {"auto", "rings", "bell", nullptr};
-constexpr const char* kWakeupChoices[] = {"auto", "membarrier", "fence", nullptr};
 
 constexpr Option kMdOptions[] = {
     {.name = "SM_ARENA_BYTES",
@@ -40,14 +37,6 @@ constexpr Option kIfaceOptions[] = {
      .min = kSlotCountMin,
      .max = kSlotCountMax,
      .flags = ucs::kOptionPowerOfTwo},
-    {.name = "SM_RING_START",
-     .type = OptionType::kCount,
-     .unit = "position",
-     .default_value = "0",
-     .doc = "First position of new rings, for tests of their wrap-around.",
-     .offset = offsetof(SmOptions, ring_start),
-     .min = 0,
-     .max = UINT64_MAX},
     {.name = "SM_SEG_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",
@@ -122,33 +111,6 @@ constexpr Option kIfaceOptions[] = {
             "PR_SET_PTRACER_ANY).",
      .offset = offsetof(SmOptions, cma),
      .choices = kCmaChoices},
-    {.name = "SM_DEATH",
-     .type = OptionType::kEnum,
-     .unit = "",
-     .default_value = "auto",
-     .doc = "Detection of dead peers: by SO_PEERPIDFD (peerpidfd), by pidfd_open (pidfd), or by "
-            "hang-up of the socket alone (hangup); auto: the first that works.",
-     .offset = offsetof(SmOptions, death),
-     .choices = kDeathChoices},
-    {.name = "SM_WAKEUP",
-     .type = OptionType::kEnum,
-     .unit = "",
-     .default_value = "auto",
-     .doc =
-         "Side that executes the barrier of the wake-up protocol: the receiver before it sleeps "
-         "(membarrier) or the sender at each send (fence); auto: membarrier if the kernel has it.",
-     .offset = offsetof(SmOptions, wakeup),
-     .choices = kWakeupChoices},
-    {.name = "SM_POLL",
-     .type = OptionType::kEnum,
-     .unit = "",
-     .default_value = "auto",
-     .doc = "Memory that an idle call of progress polls: the last active rings as well (rings), or "
-            "one word whatever the number of peers, for which senders pay two atomic operations "
-            "for each message (bell); auto: bell while calls are more than 2 us apart, as with "
-            "more processes than processors.",
-     .offset = offsetof(SmOptions, poll),
-     .choices = kPollChoices},
     {.name = "SM_DIR",
      .type = OptionType::kString,
      .unit = "",
@@ -156,6 +118,15 @@ constexpr Option kIfaceOptions[] = {
      .doc = "Directory for the sockets of interfaces, which containers can share; empty: abstract "
             "sockets of this network namespace.",
      .offset = offsetof(SmOptions, directory)},
+    {.name = "SM_FORCE",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc = "For tests, separated by commas: ring_start:POSITION of new rings; death:peerpidfd, "
+            "death:pidfd or death:hangup, by which dead peers are detected; poll:rings or "
+            "poll:bell, which idle calls of progress look at; wakeup:membarrier or wakeup:fence, "
+            "the barrier of the receiver before it sleeps or of the sender at each send.",
+     .offset = offsetof(SmOptions, force)},
 };
 
 }  // namespace

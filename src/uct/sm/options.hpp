@@ -9,10 +9,6 @@
 namespace tagwire::sm {
 
 enum class CmaMode : int { kAuto, kOff, kAllowAny };
-enum class DeathMode : int { kAuto, kPeerPidfd, kPidfd, kHangup };
-/// Memory that an idle call of progress polls.
-enum class PollMode : int { kAuto, kRings, kBell };
-enum class WakeupMode : int { kAuto, kMembarrier, kFence };
 
 struct SmMdOptions {
     std::uint64_t arena_bytes;
@@ -20,7 +16,6 @@ struct SmMdOptions {
 
 struct SmOptions {
     std::uint64_t ring_slots;
-    std::uint64_t ring_start;
     std::uint64_t seg_bytes;
     std::uint64_t pool_bytes;
     std::uint64_t prefetch_from_ns;
@@ -29,10 +24,8 @@ struct SmOptions {
     std::uint64_t both_copy_min;
     std::uint64_t liveness_interval_ns;
     int cma;
-    int death;
-    int wakeup;
-    int poll;
     ucs::OptionString directory;
+    ucs::OptionString force;  // force.hpp
 };
 
 const ucs::OptionTable& sm_md_options();

@@ -6,15 +6,14 @@
 
 #include "ucs/memory/reserve.hpp"
 #include "uct/sm/event_set.hpp"
+#include "uct/sm/force.hpp"
 #include "uct/sm/link.hpp"
-#include "uct/sm/options.hpp"
 
 namespace tagwire::sm {
 
 class PeerProcesses {
   public:
-    PeerProcesses(EventSet& events, const SmOptions& options)
-        : events_(events), mode_(static_cast<DeathMode>(options.death)) {}
+    PeerProcesses(EventSet& events, DeathMode mode) : events_(events), mode_(mode) {}
 
     /// The link's peer is known: its death becomes an event.
     void join(Link& link);

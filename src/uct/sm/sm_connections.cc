@@ -28,8 +28,11 @@ constexpr std::uint64_t kContactNs = 50'000'000;
 
 }  // namespace
 
-SmConnections::SmConnections(SmIface& owner, const SmOptions& options)
-    : iface_(owner), options_(options), processes_(events_, options) {
+SmConnections::SmConnections(SmIface& owner, const SmOptions& options, const SmForce& force)
+    : iface_(owner),
+      options_(options),
+      ring_start_(force.ring_start),
+      processes_(events_, force.death) {
     cancelled_link_.state = LinkState::kFailed;
     cancelled_link_.failure = UCS_ERR_CANCELED;
 }
@@ -450,14 +453,14 @@ ucs_status_t SmConnections::make_tx(Link& link) {
                           PacketType::kRing,   geometry.slot_count,
                           geometry.seg_bytes,  geometry.pool_blocks,
                           geometry.page_bytes, 0,
-                          options_.ring_start, bytes};
+                          ring_start_,         bytes};
     const int fds[] = {fd.get(), iface_.buffers.fd()};
     if ((status = ucs::unix_send(link.socket.get(), bytes_of(offer), fds, 2)) != UCS_OK)
         return status;
     link.segs = iface_.buffers.add_user(geometry, segment.base());
     link.tx_geometry = geometry;
     link.tx_segment = std::move(segment);
-    link.begin_tx(options_.ring_start, HostFences{!iface_.rings.has_membarrier()});
+    link.begin_tx(ring_start_, HostFences{!iface_.rings.has_membarrier()});
     return UCS_OK;
 }
 

@@ -21,7 +21,7 @@ namespace tagwire::sm {
 
 class SmConnections {
   public:
-    SmConnections(SmIface& owner, const SmOptions& options);
+    SmConnections(SmIface& owner, const SmOptions& options, const SmForce& force);
     SmConnections(const SmConnections&) = delete;
     SmConnections& operator=(const SmConnections&) = delete;
     ~SmConnections();
@@ -93,6 +93,7 @@ class SmConnections {
 
     SmIface& iface_;
     const SmOptions& options_;
+    const std::uint64_t ring_start_;  // position
     PoolSizes pool_sizes_{};
     EventSet events_;
     PeerProcesses processes_;

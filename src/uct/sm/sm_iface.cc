@@ -61,17 +61,23 @@ constexpr uct_iface_ops_t kOps = uct::make_ops<SmIface, SmEp>();
 
 }  // namespace
 
-SmIface::SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options)
-    : BaseIface(md, worker, kOps, progress_callback<SmIface>), md_(md), options_(options) {
+SmIface::SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options, const SmForce& force)
+    : BaseIface(md, worker, kOps, progress_callback<SmIface>),
+      md_(md),
+      options_(options),
+      force_(force) {
     seg_bytes_ = ucs::round_up(options.seg_bytes, kCacheLine);
     set_lending(loans);
 }
 
 ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const SmOptions& options, uct_iface_h* iface_p) {
-    std::unique_ptr<SmIface> iface(new SmIface(md, worker, options));
-    const ucs_status_t status = iface->init(params);
+    SmForce force;
+    ucs_status_t status = parse_force(options.force.text, &force);
     if (status != UCS_OK)
+        return status;
+    std::unique_ptr<SmIface> iface(new SmIface(md, worker, options, force));
+    if ((status = iface->init(params)) != UCS_OK)
         return status;
     *iface_p = iface.release();
     return UCS_OK;
@@ -90,8 +96,7 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
     if (options_.cma == static_cast<int>(CmaMode::kAllowAny))
         ucs::allow_any_ptracer();
 
-    status =
-        rings.open(static_cast<WakeupMode>(options_.wakeup), static_cast<PollMode>(options_.poll));
+    status = rings.open(force_);
     if (status == UCS_OK)
         status = connections.open();
     if (status != UCS_OK)

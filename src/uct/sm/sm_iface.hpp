@@ -147,7 +147,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
         }
     };
 
-    SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
+    SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options, const SmForce& force);
     ucs_status_t init(const uct_iface_params_t& params);
 
     // sm_progress.cc
@@ -167,6 +167,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
     SmMd& md_;
     SmOptions options_;
+    SmForce force_;
     std::size_t seg_bytes_ = 0;
 
     Rest rest_;
@@ -192,7 +193,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     RemoteAccess remote{*this};
     SmLending loans{*this};
     LinkEnds ends{*this};
-    SmConnections connections{*this, options_};
+    SmConnections connections{*this, options_, force_};
 };
 
 [[gnu::always_inline]] inline bool SmIface::hand_over(Link& link, std::uint32_t seg,

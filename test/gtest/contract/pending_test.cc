@@ -374,14 +374,14 @@ TEST_P(PendingRequests, refused_operations_leave_their_completion_alone) {
 // Positions of rings and counters pass the widths that code likes to get wrong.
 TEST_P(Pending, nothing_changes_where_ring_positions_wrap) {
     TW_NEED(UCT_IFACE_FLAG_AM_BCOPY);
-    const std::string knob = knobs_of(GetParam().resource).ring_start;
-    if (knob.empty())
+    const auto [option, before] = knobs_of(GetParam().resource).ring_start;
+    if (option.empty())
         GTEST_SKIP() << "the first ring position is not an option of this transport";
     for (const std::uint64_t wrap :
          {std::uint64_t{1} << 31, std::uint64_t{1} << 32, std::uint64_t{0}}) {
         SCOPED_TRACE("wrap at " + std::to_string(wrap));
         EntityOptions options;
-        options.iface_config = {{knob, std::to_string(wrap - 500)}};
+        options.iface_config = {{option, before + std::to_string(wrap - 500)}};
         reopen(options);
         for (std::uint64_t i = 0; i < 2000; ++i) {
             const Bytes bytes = pattern(i % 5 == 0 ? 3000 : i % 100, i);

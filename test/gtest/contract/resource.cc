@@ -97,7 +97,7 @@ const Resource& resource_of(const std::string& transport) {
 
 Knobs knobs_of(const Resource& resource) {
     if (resource.transport == "sm")
-        return {.posted_receives_max = "SM_TAG_DEPTH", .ring_start = "SM_RING_START"};
+        return {.posted_receives_max = "SM_TAG_DEPTH", .ring_start = {"SM_FORCE", "ring_start:"}};
     if (resource.transport == "rc" || resource.transport == "dc") {
         // A kept descriptor keeps its credit: with all of them out nobody may send any more.
         const std::string prefix = resource.transport == "rc" ? "RC" : "DC";
@@ -107,7 +107,7 @@ Knobs knobs_of(const Resource& resource) {
         const char* dcis = std::getenv("TAGWIRE_DC_DCIS");
         const bool has_small_pool = dcis != nullptr && std::strtoul(dcis, nullptr, 10) < 8;
         return {.posted_receives_max = prefix + "_TAG_DEPTH",
-                .ring_start = "",
+                .ring_start = {},
                 .held_max = std::min<std::size_t>(credits / 2, 400),
                 .reads_unasked = true,
                 .has_little_room = credits < 16 || has_small_pool};
@@ -116,12 +116,12 @@ Knobs knobs_of(const Resource& resource) {
         // Only silence tells of a peer that cannot answer any more.
         const char* silence = std::getenv("TAGWIRE_UD_PEER_TIMEOUT");
         return {.posted_receives_max = "",
-                .ring_start = "",
+                .ring_start = {},
                 .iface_config = {{"UD_PEER_TIMEOUT", silence == nullptr ? "2s" : silence}}};
     }
     if (resource.transport == "tcp")
-        return {.posted_receives_max = "TCP_TAG_DEPTH", .ring_start = ""};
-    return {.posted_receives_max = "", .ring_start = ""};
+        return {.posted_receives_max = "TCP_TAG_DEPTH", .ring_start = {}};
+    return {.posted_receives_max = "", .ring_start = {}};
 }
 
 uct_component_h component_handle(const std::string& name) {

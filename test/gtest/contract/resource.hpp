@@ -34,7 +34,7 @@ const Resource& resource_of(const std::string& transport);
 /// such option.
 struct Knobs {
     std::string posted_receives_max;
-    std::string ring_start;           // first position of message rings
+    std::pair<std::string, std::string> ring_start;  // option, and its text before a position
     std::size_t held_max = SIZE_MAX;  // descriptors that may be kept before senders must wait
     // The receiver reads the data of a rendezvous without asking: one that was cancelled in flight
     // may still be received.

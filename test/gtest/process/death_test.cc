@@ -27,7 +27,8 @@ std::uint64_t cpu_ns() {
 
 EntityOptions options_of(const std::string& death) {
     EntityOptions options;
-    options.iface_config = {{"SM_DEATH", death}};
+    if (death != "auto")
+        options.iface_config = {{"SM_FORCE", "death:" + death}};
     return options;
 }
 

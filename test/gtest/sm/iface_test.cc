@@ -362,7 +362,7 @@ class SmCrowd : public ::testing::Test {
     }
     static EntityOptions tiny(const char* poll, const char* slots) {
         return with_options({{"SM_CMA", "off"},
-                             {"SM_POLL", poll},
+                             {"SM_FORCE", std::string("poll:") + poll},
                              {"SM_RING_SLOTS", slots},
                              {"SM_POOL_BYTES", "64k"},
                              {"SM_SEG_BYTES", "1k"},

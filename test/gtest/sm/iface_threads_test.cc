@@ -278,7 +278,8 @@ class IfaceSleep : public testing::TestWithParam<const char*> {};
 
 TEST_P(IfaceSleep, two_sleepers_wake_each_other_for_every_message) {
     Meeting meeting(2);
-    const EntityOptions options{.iface_config = {{"SM_WAKEUP", GetParam()}}};
+    const EntityOptions options{
+        .iface_config = {{"SM_FORCE", std::string("wakeup:") + GetParam()}}};
     run_threads(2, [&](std::size_t self) {
         Side side(meeting, self, options);
         side.entity.keep_record = false;
@@ -300,7 +301,8 @@ TEST_P(IfaceSleep, a_sleeper_with_many_senders_misses_none) {
     constexpr std::size_t kSenders = 6;  // more than stay hot
     constexpr std::uint64_t kEach = kRounds / 10;
     Meeting meeting(kSenders + 1);
-    const EntityOptions options{.iface_config = {{"SM_WAKEUP", GetParam()}}};
+    const EntityOptions options{
+        .iface_config = {{"SM_FORCE", std::string("wakeup:") + GetParam()}}};
     std::atomic<std::uint64_t> counted{0};
     run_threads(kSenders + 1, [&](std::size_t self) {
         Side side(meeting, self, options);
