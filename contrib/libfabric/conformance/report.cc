@@ -171,12 +171,10 @@ void write_record(std::ostream& out, const Run& run) {
 void write_markdown(std::ostream& out, const std::vector<Run>& runs) {
     out << "<!-- SPDX-License-Identifier: BSD-3-Clause -->\n"
            "# Providers of libfabric and their manual pages\n\n"
-           "Written by `fi_conformance compare`, whose sources lie here. Each case is one "
-           "statement of a manual\npage of libfabric, tried through its public calls. `pass`: the "
-           "provider "
-           "does what the page says.\n`not supported`: it says that it does not, which the pages "
-           "allow. Promises are those of\n"
-           "[semantics.md](../../../docs/reference/semantics.md).\n\n";
+           "Written by `fi_conformance compare`. Each case is one statement of a manual page of\n"
+           "libfabric, tried through its public calls. `pass`: the provider does what the page "
+           "says. `not\nsupported`: it says that it does not, which the pages allow. Promises are "
+           "those of\ndocs/reference/semantics.md.\n\n";
     write_totals(out, runs);
     out << "\n## Where they differ\n\n";
     write_table(out, runs, true);

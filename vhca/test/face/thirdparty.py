@@ -7,25 +7,26 @@
                                                     others, its name
     thirdparty.py --launcher tagwire-vhca CASE...   runs them; status 0 if all passed, 77 if all
                                                     that did not pass lack their program
-    thirdparty.py --launcher tagwire-vhca --table   runs all; prints the tables of
-                                                    vhca/docs/programs.md
+    thirdparty.py --table DIR                       prints a page of the results in DIR
 
---jobs N runs N cases at a time.
+--jobs N runs N cases at a time, --results DIR keeps a file there for each. No CASE: all of them.
 
 Pairs run on loopback with a port of their own; both sides have to end by themselves in time, and
 only processes started here are ever ended. A row that a program refuses to run has to say so in the
 program's own words. Cases of the driver face are named mlx5_NAME.
 """
 import argparse
+import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
 import thirdparty_cases as cases
 import thirdparty_cm as cm
 import thirdparty_mlx5 as mlx5
-from thirdparty_run import die_with_parent, run
+from thirdparty_run import Result, die_with_parent, run
 
 SKIPPED = 77
 
@@ -81,14 +82,16 @@ def cells(result):
     return f"| {outcome} | {result.shown} "
 
 
-def print_table(launcher, wanted, jobs):
+def print_table(folder):
     """A line for each row, with columns for both faces: the driver face's cases have other numbers
     of iterations."""
-    results = {}
-    for case, result in run_some(launcher, wanted, jobs):
-        results[case.name] = result
-        if result.state != "passed":
-            print(f"{case.name}: {result.state}\n{result.report}", file=sys.stderr)
+    results = {case.name: Result(**json.loads(path.read_text())) for case in CASES
+               if (path := folder / f"{case.name}.json").exists()}
+    print("# Programs on the virtual HCA\n\n"
+          "A face has two columns: the exit status (client / server; one status: it was run\n"
+          "alone), and a figure that the program printed, or its own words where it refuses to\n"
+          "run. Figures are of one run beside others: they show that it ran, not how fast it can\n"
+          "be.")
     for title, section in SECTIONS.items():
         by_row = {}
         for case in section:
@@ -104,10 +107,14 @@ def print_table(launcher, wanted, jobs):
             print(f"| `{shown.command}` {''.join(map(cells, both))}|")
 
 
-def run_all(launcher, wanted, jobs):
+def run_all(launcher, wanted, jobs, folder):
     status = 0
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
     for case, result in run_some(launcher, wanted, jobs):
         print(f"{case.name}: {result.state} {result.shown}", flush=True)
+        if folder:
+            (folder / f"{case.name}.json").write_text(json.dumps(asdict(result)))
         if result.state != "passed":
             print(result.report, file=sys.stderr)
             skips_only = result.state == "skipped" and status in (0, SKIPPED)
@@ -119,7 +126,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--table", type=Path, metavar="DIR")
+    parser.add_argument("--results", type=Path, metavar="DIR")
     parser.add_argument("--launcher")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("cases", nargs="*")
@@ -128,13 +136,13 @@ def main():
         print("\n".join(f"{case.tier} {'alone' if case.spins else 'beside'} {case.name}"
                         for case in CASES))
         return 0
+    if arguments.table:
+        print_table(arguments.table)
+        return 0
     wanted = [case for case in CASES if not arguments.cases or case.name in arguments.cases]
     if not wanted:
         sys.exit("no such case")
-    if arguments.table:
-        print_table(arguments.launcher, wanted, arguments.jobs)
-        return 0
-    return run_all(arguments.launcher, wanted, arguments.jobs)
+    return run_all(arguments.launcher, wanted, arguments.jobs, arguments.results)
 
 
 if __name__ == "__main__":
