@@ -30,6 +30,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import instructions
 import libfabric_peer
 import realtime

@@ -23,6 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import rounds
 from compare import Tagwire, allowed_cpus
 from rounds import REGIMES, columns, kept, show, size_name, thrown_away

@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import compare
 import instructions
 import rounds

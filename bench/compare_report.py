@@ -3,6 +3,7 @@
 import re
 import statistics
 
+import report_folder  # first: it finds the peers
 import rounds
 from compare_rows import INSTRUCTIONS
 from rounds import REGIMES, columns, kept, show, thrown_away

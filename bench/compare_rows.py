@@ -3,6 +3,7 @@
 import statistics
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import libfabric_peer
 import rounds
 import ucx_peer

@@ -24,6 +24,7 @@ import sys
 import time
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import libfabric_peer
 import rounds
 import ucx_peer

@@ -23,6 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import compare_rc
 import rounds
 from compare_rc import DEVICE, Row

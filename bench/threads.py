@@ -23,6 +23,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import report_folder  # first: it finds the peers
 import compare
 import instructions
 import rounds
