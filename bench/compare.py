@@ -35,31 +35,22 @@ import instructions
 import libfabric_peer
 import realtime
 import rounds
+import tagwire_runs
 import ucx_peer
 from compare_markdown import markdown_lines, page_with
 from compare_report import (SCHEMA, describe, list_lines, names_of, report_lines, to_json,
                             unoptimized)
 from compare_rows import NO_PEER, all_rows
-from ucx_peer import Skip, Unsupported, run
+from ucx_peer import Skip, Unsupported
 
 PEERS = {peer.KIND: peer.installations_here for peer in (ucx_peer, libfabric_peer)}
 ROUNDS = 7
 FLOOR_RUNS = 6
 
 
-class Tagwire:
+class Tagwire(tagwire_runs.Tagwire):
     def __init__(self, bin_directory, cpus, launcher=()):
-        self.command = Path(bin_directory) / "tagwire"
-        self.cpus = cpus
-        self.launcher = launcher  # what starts it
-
-    def results(self, tests, arguments=(), environment=None):
-        command = [*self.launcher, self.command, "perf", *tests, *arguments, "--cpu", self.cpus,
-                   "--json", "-"]
-        return json.loads(run(command, environment))["results"]
-
-    def perf(self, test, arguments=(), environment=None):
-        return self.results([test], arguments, environment)[0]
+        super().__init__(Path(bin_directory) / "tagwire", cpus, launcher)
 
     def floor(self):
         """One-way nanoseconds of a cache line: of each shape the lowest of several short runs.
@@ -71,9 +62,6 @@ class Tagwire:
     def memcpy(self, size):
         result = self.perf("memcpy", ["--size", str(size), "--iters", "640"])
         return size / result["latency_ns"]["p50"] * 1e9
-
-    def version(self):
-        return run([self.command, "--version"]).split()[-1]
 
 
 # ---- Readings

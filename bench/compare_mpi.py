@@ -16,7 +16,6 @@ ends with status 0.
 """
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -26,21 +25,18 @@ from pathlib import Path
 import report_folder  # first: it finds the peers
 import rounds
 from compare import Tagwire, allowed_cpus
+from openmpi_peer import MPIRUN, OFI, UCX, VADER, settings
 from rounds import REGIMES, columns, kept, show, size_name, thrown_away
 from ucx_peer import Skip, installations_here, library_directories, run
 
 SCHEMA = 1
 ROUNDS = 7
 TIMEOUT_S = 120
-MPIRUN = "mpirun.openmpi"
 OURS = "tagwire"
 SIZES = [1 << power for power in range(23)]
 RANKS = (16, 32)
 # Floors around a run of some sizes agree more often than those around a run of all.
 LAST_OF_GROUPS = (256, 16 << 10, 4 << 20)
-OFI = ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "tagwire"]
-VADER = ["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]
-UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]
 YIELD = ["--mca", "mpi_yield_when_idle", "1"]
 
 
@@ -85,11 +81,8 @@ class Job:
         self.readings = []    # {"values": {mode: {(kind, what): value}}, "floors", ...}
 
     def read(self, mode):
-        environment = {"UCX_LOG_LEVEL": "error", **mode.environment}
-        if os.geteuid() == 0:
-            environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         command = [MPIRUN, "--oversubscribe", "--bind-to", "none", *mode.words, *self.starts]
-        return parse(run(command, environment, TIMEOUT_S), self.kinds)
+        return parse(run(command, settings(mode.environment), TIMEOUT_S), self.kinds)
 
 
 def parse(printed, kinds):

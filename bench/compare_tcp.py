@@ -182,12 +182,12 @@ def ucx(bench, test, size, count):
     if bench.ucx is None:
         raise Skip("ucx_perftest is not installed (package ucx-utils)")
     port = free_port()
-    words = ["-f", "-p", port]
+    words = ["-f", "-v", "-p", port]
     wanted = ["-t", test, "-s", size, "-n", count, "-w", max(10, count // 10)]
     variables = {**bench.ucx.environment, "UCX_TLS": "tcp", "UCX_NET_DEVICES": bench.place.device}
-    return bench.ucx.parse(bench.pair([bench.ucx.binary, *words],
-                                      [bench.ucx.binary, bench.place.host, *words, *wanted], port,
-                                      variables))
+    printed = bench.pair([bench.ucx.binary, *words],
+                         [bench.ucx.binary, bench.place.host, *words, *wanted], port, variables)
+    return next(iter(ucx_peer.parse_results(printed).values()))
 
 
 def libfabric(bench, size, count):

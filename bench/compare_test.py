@@ -21,6 +21,7 @@ import compare_report
 import compare_rows
 import realtime
 import rounds
+import tagwire_runs
 import ucx_peer
 from bench_test import executable
 
@@ -78,8 +79,8 @@ class Realtime(unittest.TestCase):
     def test_commands_of_both_sides_get_it(self):
         tagwire = compare.Tagwire("bin", "0,1", ["chrt", "-f", "10"])
         asked = []
-        with unittest.mock.patch.object(compare, "run", lambda command, _: asked.append(command)
-                                        or '{"results": []}'):
+        with unittest.mock.patch.object(tagwire_runs, "run", lambda command, *_:
+                                        asked.append(command) or '{"results": []}'):
             tagwire.results(["tag_lat"])
         self.assertEqual(asked[0][:3], ["chrt", "-f", "10"])
 

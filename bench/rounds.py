@@ -15,6 +15,9 @@ import statistics
 import sys
 import time
 
+import report_folder  # first: it finds the next one
+from machine import cpu_model
+
 # Far is five times near. Within a regime the floors of one run move by a fifth, which changes what
 # is measured between them by less.
 FLOOR_AGREES = 0.25
@@ -200,19 +203,6 @@ def columns(lines, left=1):
     return ["  ".join(cell.ljust(width) if i < left else cell.rjust(width)
                       for i, (cell, width) in enumerate(zip(line, widths))).rstrip()
             for line in lines]
-
-
-def cpu_model(info="/proc/cpuinfo"):
-    """Name, family and model: hypervisors shorten names, "AMD EPYC" stands for many."""
-    found = {}
-    with open(info, encoding="ascii", errors="replace") as file:
-        for line in file:
-            key, _, value = line.partition(":")
-            found.setdefault(key.strip(), value.strip())
-    if "model name" not in found:
-        return platform.machine()
-    numbers = [f"{key} {found[key]}" for key in ("cpu family", "model") if key in found]
-    return " ".join([found["model name"], *([f"({', '.join(numbers)})"] if numbers else [])])
 
 
 def host():

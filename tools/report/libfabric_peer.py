@@ -11,9 +11,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from ucx_peer import (VERSION_TIMEOUT_S, Skip, Unsupported, Version, free_port,
+from ucx_peer import (TIMEOUT_S, VERSION_TIMEOUT_S, Skip, Unsupported, Version, free_port,
                       give_distinct_names, library_directories, newest_first, programs_here,
-                      run_pair)
+                      run_pair, told_by)
 
 KIND = "libfabric"
 SETTING = "TAGWIRE_BENCH_LIBFABRIC"
@@ -82,17 +82,18 @@ class Libfabric:
                 "-S", str(size)]
         return [*both, "-B", str(port)], [*both, "-P", str(port), host]
 
-    def tagged_latency(self, size, count):
+    def tagged_latency(self, size, count, provider="shm", environment=None, timeout=TIMEOUT_S):
         """Mean nanoseconds of one way."""
         port = free_port()
         server, client = ([*self.launcher, *command]
-                          for command in self.commands(size, count, port))
-        ended = run_pair(server, client, port, self.variables, self.cpus)
+                          for command in self.commands(size, count, port, provider))
+        ended = run_pair(server, client, port, {**self.variables, **(environment or {})},
+                         self.cpus, timeout=timeout)
         if ended.returncode == 0:
             return parse_latency(ended.stdout, size)
-        told = ended.stderr.strip() or ended.stdout.strip()
+        told = told_by(ended)
         kind = Unsupported if "No data available" in told else Skip  # there is no such provider
-        raise kind(f"{' '.join(client)}: {told[-300:]}")
+        raise kind(f"{' '.join(client)} ended with status {ended.returncode}: {told}")
 
 
 def installations_here(cpus, setting=None):

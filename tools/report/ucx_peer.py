@@ -7,6 +7,7 @@ An installation has the name "UCX VERSION", of a development build "UCX VERSION-
 one of that name gets a number behind it. The newest is what tagwire is judged by.
 """
 import ctypes
+import math
 import os
 import re
 import shutil
@@ -14,10 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 TIMEOUT_S = 120
+SETTLE_TIMEOUT_S = 2
+WORDS_MAX = 300  # of a program that has failed: the last ones
+WARMUP = 50
 EXCHANGE_TIMEOUT_S = 10
 VERSION_TIMEOUT_S = 15
 POLL_S = 0.002
@@ -33,6 +38,8 @@ LOADED = re.compile(r"Version (\S+) \(loaded from ([^,)]+)(?:, git branch [^,]*,
                     r"revision ([0-9a-f]+))?")
 CONFIGURED = re.compile(r"Configured with: (.*)")
 RELEASE_REVISION = re.compile(r"^0*$")
+# Of the comma-separated values that `ucx_perftest -f -v` prints.
+MEDIAN_COLUMN, RATE_COLUMN = "50.0_percentile_lat", "overall_mr"
 
 
 class Skip(Exception):
@@ -43,15 +50,16 @@ class Unsupported(Skip):
     """There is no such operation: not here, and not later."""
 
 
-def run(command, environment=None, timeout=TIMEOUT_S):
+def run(command, environment=None, timeout=TIMEOUT_S, both_streams=False):
+    """The standard output of a program; both_streams: with its errors behind."""
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                             timeout=timeout, env={**os.environ, **(environment or {})},
-                            errors="replace", check=False)
+                            errors="replace", check=False, preexec_fn=die_with_parent)
     if result.returncode != 0:
         told = result.stderr.strip() or result.stdout.strip()
         kind = Unsupported if result.returncode == 2 else Skip  # 2: tagwire's usage errors
         raise kind(f"{' '.join(map(str, command))}: {told}")
-    return result.stdout
+    return result.stdout + (result.stderr if both_streams else "")
 
 
 def die_with_parent():
@@ -81,10 +89,43 @@ def free_port():
         return one.getsockname()[1]
 
 
-def run_pair(server, client, port, variables, cpus=None):
-    """The client's CompletedProcess, once the server listens to TCP port `port`.
+def words_of(file):
+    file.seek(0)
+    return file.read().strip()[-WORDS_MAX:]
 
-    cpus: (of the client, of the server); None where the programs pin themselves."""
+
+def told_by(ended):
+    """The words of a program that has failed: UCX writes errors to standard output."""
+    return f"{ended.stdout}\n{ended.stderr}".strip()[-2 * WORDS_MAX:]
+
+
+def wait_until_listening(server, port, words, timeout):
+    deadline = time.monotonic() + timeout
+    while not is_listening(port):
+        if server.poll() is not None:
+            raise Skip(f"{server.args[0]} as server ended with status {server.returncode}: "
+                       f"{words_of(words)}")
+        if time.monotonic() > deadline:
+            raise Skip(f"{server.args[0]} as server did not listen within {timeout} s")
+        time.sleep(POLL_S)
+
+
+def cause_at_server(server, words):
+    """Where a server has failed as well, its words; empty otherwise."""
+    try:
+        status = server.wait(SETTLE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f"\n{server.args[0]} as server ended with status {status}: {words_of(words)}" \
+        if status > 0 else ""
+
+
+def run_pair(server, client, port, variables, cpus=None, given="", timeout=TIMEOUT_S):
+    """The client's CompletedProcess, once the server listens to TCP port `port`. To the errors of a
+    client that fails those of the server are added.
+
+    cpus: (of the client, of the server); None where the programs pin themselves. given: text that
+    both have as /dev/stdin. timeout: of the client, in seconds."""
     def prepare(cpu):
         def between_fork_and_exec():
             die_with_parent()
@@ -93,20 +134,23 @@ def run_pair(server, client, port, variables, cpus=None):
         return between_fork_and_exec
 
     client_cpu, server_cpu = cpus or (None, None)
-    started = subprocess.Popen(server, env=variables, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, preexec_fn=prepare(server_cpu))
-    try:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_listening(port):
-            if started.poll() is not None or time.monotonic() > deadline:
-                raise Skip(f"{' '.join(server)}: the server did not start")
-            time.sleep(POLL_S)
-        return subprocess.run(client, env=variables, capture_output=True, text=True,
-                              errors="replace", timeout=TIMEOUT_S, check=False,
-                              preexec_fn=prepare(client_cpu))
-    finally:
-        started.kill()
-        started.wait()
+    with tempfile.TemporaryFile("w+") as source, \
+            tempfile.TemporaryFile("w+", errors="replace") as words:
+        source.write(given)
+        source.flush()
+        started = subprocess.Popen(server, env=variables, stdin=source, stdout=words,
+                                   stderr=words, preexec_fn=prepare(server_cpu))
+        try:
+            wait_until_listening(started, port, words, timeout)
+            ended = subprocess.run(client, env=variables, stdin=source, capture_output=True,
+                                   text=True, errors="replace", timeout=timeout, check=False,
+                                   preexec_fn=prepare(client_cpu))
+            if ended.returncode != 0:
+                ended.stderr += cause_at_server(started, words)
+            return ended
+        finally:
+            started.kill()
+            started.wait()
 
 
 class Version:
@@ -198,17 +242,34 @@ class Ucx:
 
     def measure(self, arguments, environment):
         """(median latency in ns, messages per second)"""
+        return next(iter(self.results(arguments, environment).values()))
+
+    def sweep(self, test, counts, environment, timeout=TIMEOUT_S):
+        """{size: (median latency in ns, messages per second)} by two processes in all.
+
+        counts: {size: how many messages}"""
+        batch = "".join(f"{size} -t {test} -s {size} -n {count} -w {WARMUP}\n"
+                        for size, count in counts.items())
+        results = self.results(["-b", "/dev/stdin"], environment, batch, timeout)
+        if not all(name.isdigit() for name in results):
+            raise Skip(f"{PROGRAM} printed no sizes: {', '.join(results)}")
+        return {int(name): figures for name, figures in results.items()}
+
+    def results(self, arguments, environment, given="", timeout=TIMEOUT_S):
+        """As parse_results() says, of the client that begins with these arguments."""
         port = free_port()
-        command = ["-f", "-p", str(port), *arguments]
+        command = ["-f", "-v", "-p", str(port), *arguments]
         variables = {**os.environ, **self.environment, **environment}
         start = [*self.launcher, self.binary]
         client = run_pair([*start, *command, "-c", self.cpus[-1]],
-                          [*start, "127.0.0.1", *command, "-c", self.cpus[0]], port, variables)
+                          [*start, "127.0.0.1", *command, "-c", self.cpus[0]], port, variables,
+                          given=given, timeout=timeout)
         if client.returncode == 0:
-            return self.parse(client.stdout)
-        told = client.stderr.strip() or client.stdout.strip()
+            return parse_results(client.stdout)
+        told = told_by(client)
         kind = Unsupported if "Unsupported operation" in told else Skip
-        raise kind(f"{self.binary} {' '.join(command)}: {told[-300:]}")
+        raise kind(f"{self.binary} {' '.join(command)} ended with status {client.returncode}: "
+                   f"{told}")
 
     def exchange(self, size, count, environment):
         """Nanoseconds of one exchange of two processes, by ucp_exchange over this library."""
@@ -234,13 +295,33 @@ class Ucx:
                 self.refused[test, operation] = size
         raise Unsupported(f"posix of {self.name} carries no active message so long")
 
-    @staticmethod
-    def parse(output):
-        for line in reversed(output.splitlines()):
-            numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.%])", line)
-            if len(numbers) >= 8:
-                return float(numbers[1]) * 1000, float(numbers[-1])
-        raise Skip("ucx_perftest printed no result")
+
+def positive_of(program, word):
+    try:
+        value = float(word)
+    except ValueError:
+        value = 0
+    if not 0 < value < math.inf:
+        raise Skip(f"{program} printed '{word}' where a number was expected")
+    return value
+
+
+def parse_results(printed):
+    """{name: (median latency in ns, messages per second)} of what `ucx_perftest -f -v` prints. The
+    name is that in the batch file, without one empty. Other lines are what the library says."""
+    head, found = [], {}
+    for line in printed.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if "iterations" in words:
+            head = words
+        elif {MEDIAN_COLUMN, RATE_COLUMN} <= {*head} and len(words) == len(head):
+            name = words[0] if head[0] != "iterations" else ""
+            median_us, rate = (positive_of(PROGRAM, words[head.index(column)])
+                               for column in (MEDIAN_COLUMN, RATE_COLUMN))
+            found[name] = median_us * 1000, rate
+    if not found:
+        raise Skip(f"{PROGRAM} printed no result in the form that is known")
+    return found
 
 
 def parse_exchange(printed):
