@@ -110,7 +110,7 @@ guide and the reference as HTML.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME ${tw_package_command})
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
+set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}, python3")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "gnuplot-nox, ${tw_package_vhca} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION

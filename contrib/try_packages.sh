@@ -37,6 +37,13 @@ grep -q 'sm' "$work/info" || fail "tagwire info does not name shared memory"
 tagwire perf tag_lat --size 8,64k --iters 2000 --validate
 tagwire soak --seconds 2
 tagwire explain --tl sm --size 8,1m >/dev/null
+tagwire report "$work/page.html" 2>"$work/error" && fail "tagwire report works without gnuplot"
+grep -q 'gnuplot-nox' "$work/error" || fail "tagwire report does not name the package"
+install gnuplot-nox
+tagwire explain --tl sm --plot "$work/cost.svg" >/dev/null
+grep -q '<svg' "$work/cost.svg" || fail "tagwire explain --plot has drawn nothing"
+tagwire report "$work/page.html" --quick
+grep -q '<section id="latency">' "$work/page.html" || fail "tagwire report has no latencies"
 for page in tagwire tagwire-info tagwire-perf tagwire-tune tagwire-explain tagwire-report \
     tagwire-soak tagwire-run tagwire-completion tagwire-demo; do
     [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "no manual page $page(1)"

@@ -5,6 +5,9 @@
 // beside the floors of this machine. With OUT.html it writes the page of `tagwire report --quick`
 // there, with the other libraries that are installed. Ends with `demo: PASS, N results validated`
 // and status 0, or `demo: FAIL, why` and status 1.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -14,10 +17,10 @@
 #include <string_view>
 
 #include "cli/failure.hpp"
+#include "tools/child.hpp"
 #include "tools/limits.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
-#include "tools/report_run.hpp"
 #include "tools/resources.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
@@ -175,17 +178,23 @@ std::uint64_t run_rows() {
     return demo.validated();
 }
 
-/// The command beside this program measures for it.
+/// By the command beside this program.
 void write_report(const char* file) {
     const auto self = std::filesystem::read_symlink("/proc/self/exe");
-    ReportArguments arguments;
-    arguments.file = file;
-    arguments.quick = true;
-    arguments.compare = "ucx,libfabric";
-    arguments.command = std::string("tagwire report ") + file + " --quick --compare ucx,libfabric";
+    const std::string command = (self.parent_path() / "tagwire").string();
     std::printf("\n");
-    if (!run_report(arguments, (self.parent_path() / "tagwire").string()))
-        throw Failure(text("measurements failed: see %s", file));
+    std::fflush(stdout);
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+    if (child == 0) {
+        die_with(parent);
+        execl(command.c_str(), "tagwire", "report", file, "--quick", "--compare", "ucx,libfabric",
+              static_cast<char*>(nullptr));
+        _exit(127);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        throw Failure(text("tagwire report failed: see the words above, and %s", file));
 }
 
 }  // namespace

@@ -80,11 +80,16 @@ class Explainer {
         return explanation;
     }
 
-    std::vector<tw_explanation_t> curve(const std::string& rail, tw_buffer_kind_t buffer) const {
-        std::vector<tw_explanation_t> points;
-        for (const std::size_t size : plot_sizes())
-            points.push_back(explain(rail, size, buffer));
-        return points;
+    /// Each rail for each size.
+    std::vector<ExplainedRail> explain(const std::vector<std::size_t>& sizes,
+                                       tw_buffer_kind_t buffer) const {
+        std::vector<ExplainedRail> explained;
+        for (const std::string& name : rails()) {
+            explained.push_back({name, {}});
+            for (const std::size_t size : sizes)
+                explained.back().sizes.push_back(explain(name, size, buffer));
+        }
+        return explained;
     }
 
   private:
@@ -201,39 +206,25 @@ void print_explanations(const std::vector<ExplainedRail>& rails) {
     }
 }
 
-std::vector<ExplainedRail> explain_curves(const std::string& transports) {
-    const Explainer explainer(transports);
-    std::vector<ExplainedRail> rails;
-    for (const std::string& name : explainer.rails())
-        rails.push_back({name, {}, explainer.curve(name, TW_BUFFER_PLAIN)});
-    return rails;
-}
-
 void run_explain(const ExplainArguments& arguments) {
     const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
     if (!arguments.op.empty())
         return explain_rma(arguments);
-    const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
+    std::vector<std::size_t> sizes;
+    for (const Size& size : parse_sizes(arguments.sizes.value_or(kDefaultSizes)))
+        sizes.push_back(size.bytes);
     const std::vector<PerfPlan> live = live_plans(arguments);
     check_plot_name(arguments.plot);
     check_writable(arguments.json);
     check_writable(arguments.plot);
     const Explainer explainer(arguments.transports);
-    std::vector<ExplainedRail> rails;
-    for (const std::string& name : explainer.rails()) {
-        ExplainedRail rail{name, {}, {}};
-        for (const Size& size : sizes)
-            rail.sizes.push_back(explainer.explain(name, size.bytes, buffer));
-        if (!arguments.plot.empty())
-            rail.curve = explainer.curve(name, buffer);
-        rails.push_back(std::move(rail));
-    }
+    const std::vector<ExplainedRail> rails = explainer.explain(sizes, buffer);
     if (arguments.json != "-")
         print_explanations(rails);
     if (!arguments.json.empty())
-        write_explanations_json(arguments.json, rails);
+        write_text_file(arguments.json, explanations_json(rails));
     if (!arguments.plot.empty())
-        plot_explanations(arguments.plot, rails);
+        plot_explanations(arguments.plot, explainer.explain(plot_sizes(), buffer));
     if (live.empty())
         return;
     std::printf("\nbetween two processes:\n\n");

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "tools/plot.hpp"
-
 namespace tagwire::tools {
 
 /// The command line as written: what was not given is empty, or false.
@@ -27,19 +25,14 @@ struct ExplainArguments {
 struct ExplainedRail {
     std::string name;  // "sm:memory"
     std::vector<tw_explanation_t> sizes;
-    std::vector<tw_explanation_t> curve;  // for the plot: many sizes
 };
 
 void print_explanations(const std::vector<ExplainedRail>& rails);
-void write_explanations_json(const std::string& file, const std::vector<ExplainedRail>& rails);
+std::string explanations_json(const std::vector<ExplainedRail>& rails);
 
-/// Cost over size, by protocol, of a rail that has its curve.
-Plot plot_of(const ExplainedRail& rail, const std::string& id);
-/// The plots of all rails in one file. Throws Failure.
+/// Cost over size, by protocol, of all rails in one file, drawn by the program `explain_plot.py`.
+/// Throws Failure.
 void plot_explanations(const std::string& file, const std::vector<ExplainedRail>& rails);
-
-/// Transports as for --tl, with their curves. Throws Failure and UsageError.
-std::vector<ExplainedRail> explain_curves(const std::string& transports);
 
 /// With `op`: one-sided operations on memory of a process that is started for that. Throws Failure
 /// and UsageError.

@@ -3,7 +3,6 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "cli/json_file.hpp"
 #include "tools/explain.hpp"
 
 namespace tagwire::tools {
@@ -64,13 +63,13 @@ ordered_json rail_json(const ExplainedRail& rail) {
 
 }  // namespace
 
-void write_explanations_json(const std::string& file, const std::vector<ExplainedRail>& rails) {
+std::string explanations_json(const std::vector<ExplainedRail>& rails) {
     ordered_json list = ordered_json::array();
     for (const ExplainedRail& rail : rails)
         list.push_back(rail_json(rail));
     const ordered_json document{
         {"schema", 1}, {"tagwire", tagwire_version_string()}, {"transports", std::move(list)}};
-    write_text_file(file, document.dump(2) + "\n");
+    return document.dump(2) + "\n";
 }
 
 }  // namespace tagwire::tools

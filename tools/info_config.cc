@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `tagwire info config`, `tagwire info progress` and `tagwire info build`.
+#include <dlfcn.h>
+#include <tagwire.h>
 #include <uct/api/tagwire_uct.h>
 #include <uct/api/version.h>
 #include <tagwire.hpp>
@@ -34,6 +36,14 @@ void warn(void*, const char* sentence) {
     std::fprintf(stderr, "tagwire: warning: %s\n", sentence);
 }
 
+/// The file of the library that this process has loaded.
+std::string library_file() {
+    Dl_info library{};
+    if (dladdr(reinterpret_cast<const void*>(&tw_context_create), &library) == 0)
+        return "unknown";
+    return library.dli_fname;
+}
+
 }  // namespace
 
 InfoNode gather_config() {
@@ -60,6 +70,7 @@ InfoNode gather_build() {
     build.add("build_type", std::string(TAGWIRE_TOOLS_BUILD_TYPE));
     build.add("sanitizers", std::string(TAGWIRE_TOOLS_SANITIZERS));
     build.add("uct_api", text("UCX %u.%u", unsigned{UCT_VERNO_MAJOR}, unsigned{UCT_VERNO_MINOR}));
+    build.add("library", library_file());
     InfoNode& libraries = build.add("libraries");
     libraries.add("fmt", std::string(TAGWIRE_TOOLS_FMT_VERSION));
     libraries.add("spdlog", std::string(TAGWIRE_TOOLS_SPDLOG_VERSION));

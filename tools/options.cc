@@ -195,7 +195,7 @@ void add_explain(const Command& app, ExplainArguments* arguments) {
         .type_name("FILE");
     explain
         .add_option("--plot", &arguments->plot,
-                    "Draw cost over size into this SVG file (x.svg); needs gnuplot")
+                    "Draw cost over size into this SVG file (x.svg); needs Python 3 and gnuplot")
         .type_name("FILE");
 }
 
@@ -228,7 +228,7 @@ void add_tune(const Command& app, TuneArguments* arguments) {
 void add_report(const Command& app, ReportArguments* arguments) {
     const Command report =
         app.add_command("report", "Measure this machine and write an HTML page of plots");
-    report.add_option("file", &arguments->file, "HTML page to write; needs gnuplot")
+    report.add_option("file", &arguments->file, "HTML page to write; needs Python 3 and gnuplot")
         .type_name("OUT.html")
         .required();
     report.add_flag("--quick", &arguments->quick, "Few sizes and short runs: about half a minute");

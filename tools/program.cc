@@ -124,13 +124,6 @@ void Program::write_some() {
         Pipe::close_end(&in_);
 }
 
-void Program::feed() {
-    if (in_ >= 0 && written_ < input_.size())
-        write_some();
-    if (in_ >= 0 && written_ == input_.size())
-        Pipe::close_end(&in_);
-}
-
 void Program::exchange(int timeout_ms) {
     const std::uint64_t deadline = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1000000;
     while (in_ >= 0 || out_ >= 0 || error_ >= 0) {

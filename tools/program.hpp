@@ -27,10 +27,6 @@ class Program {
     /// To its end. Throws Failure when that does not come in time; it was killed then.
     ProgramResult wait(int timeout_ms);
 
-    /// Gives it its input without waiting for its end. Input longer than a pipe holds comes with
-    /// wait().
-    void feed();
-
     bool is_running();
 
   private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire report`: measures the transports of this machine and writes one page with plots of it.
+// `tagwire report`: a program in Python, in the folder `report`, which runs this command for each
+// measurement.
 #pragma once
 
 #include <optional>
@@ -10,13 +11,11 @@ namespace tagwire::tools {
 struct ReportArguments {
     std::string file;                    // the page
     bool quick = false;                  // few sizes, short runs
-    std::optional<std::string> compare;  // "ucx", "libfabric" or both with a comma
+    std::optional<std::string> compare;  // "ucx", "libfabric", "openmpi" or several with commas
     std::string command;                 // how it was called, for the page
 };
 
-/// `program`: the `tagwire` command, which is run for each measurement. False when a measurement of
-/// this library failed: the page says which. Throws UsageError for unknown names, Failure when the
-/// page cannot be drawn or written.
-bool run_report(const ReportArguments& arguments, const std::string& program);
+/// Becomes that program. `program`: this command. Throws Failure when it cannot be started.
+[[noreturn]] void run_report(const ReportArguments& arguments, const std::string& program);
 
 }  // namespace tagwire::tools

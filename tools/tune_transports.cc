@@ -3,22 +3,37 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <sstream>
 
-#include "tools/report_own.hpp"
 #include "tools/resources.hpp"
 
 namespace tagwire::tools {
 namespace {
 
+bool is_virtual(const std::string& device) {
+    return device.starts_with("vhca");
+}
+
+/// Shared memory, the first device of rc and of dc, a real one before a virtual one, and each
+/// network interface.
 std::vector<std::string> all_tuned() {
-    std::vector<std::string> names;
-    for (const Lane& lane : lanes())
-        if (!lane.is_tcp())
-            names.push_back(lane.tl());
-    for (const Resource& resource : all_resources())
+    std::map<std::string, std::string> devices;
+    std::vector<std::string> over_tcp;
+    for (const Resource& resource : all_resources()) {
+        std::string& device = devices[resource.transport];
+        if (device.empty() || (is_virtual(device) && !is_virtual(resource.device)))
+            device = resource.device;
         if (resource.transport == "tcp")
-            names.push_back(resource.transport + ":" + resource.device);
+            over_tcp.push_back("tcp:" + resource.device);
+    }
+    std::vector<std::string> names;
+    if (devices.contains("sm"))
+        names.emplace_back("sm");
+    for (const std::string transport : {"rc", "dc"})
+        if (const auto at = devices.find(transport); at != devices.end())
+            names.push_back(transport + ":" + at->second);
+    std::ranges::copy(over_tcp, std::back_inserter(names));
     return names;
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -168,13 +169,23 @@ TEST_F(Explain, plot_is_refused_where_its_name_says_another_format) {
     EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST_F(Explain, plot_without_gnuplot_says_what_to_install) {
-    const std::string path = std::getenv("PATH");
-    setenv("PATH", "/nowhere", 1);
-    const Finished finished = tagwire({"explain", "--tl", "sm", "--plot", in_folder("cost.svg")});
-    setenv("PATH", path.c_str(), 1);
-    EXPECT_EQ(finished.status, 1);
-    EXPECT_NE(finished.error.find("gnuplot-nox"), std::string::npos) << finished.error;
+TEST_F(Explain, plot_without_python_or_gnuplot_says_what_to_install) {
+    const std::string programs = in_folder("programs");
+    fs::create_directory(programs);
+    const std::string links = "ln -s $(command -v sh) " + programs +
+                              " && ln -s $(python3 -c 'import sys; print(sys.executable)') " +
+                              programs + "/python3";
+    ASSERT_EQ(std::system(links.c_str()), 0);
+    const std::string before = std::getenv("PATH");
+    for (const auto& [path, missing] :
+         {std::pair<std::string, const char*>{"/nowhere", "python3"}, {programs, "gnuplot-nox"}}) {
+        setenv("PATH", path.c_str(), 1);
+        const Finished finished =
+            tagwire({"explain", "--tl", "sm", "--plot", in_folder("cost.svg")});
+        setenv("PATH", before.c_str(), 1);
+        EXPECT_EQ(finished.status, 1);
+        EXPECT_NE(finished.error.find(missing), std::string::npos) << finished.error;
+    }
 }
 
 TEST_F(Explain, plot_draws_every_protocol) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/python.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cli/failure.hpp"
+#include "tools/program.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr const char* kPython = "python3";
+
+}  // namespace
+
+std::vector<std::string> python_command(const char* program) {
+    if (!has_program(kPython)) {
+        throw Failure(
+            text("%s, which draws plots and writes reports, is not installed (apt-get install %s)",
+                 kPython, kPython));
+    }
+    std::error_code error;
+    const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
+    const auto file = (own.parent_path() / TAGWIRE_TOOLS_REPORT / program).lexically_normal();
+    if (error || access(file.c_str(), R_OK) != 0)
+        throw Failure(text("%s, which is installed with this command, is not there", file.c_str()));
+    // Without the user's own modules and settings, and without files of compiled modules.
+    return {kPython, "-sEB", file.string()};
+}
+
+}  // namespace tagwire::tools
