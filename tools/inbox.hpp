@@ -37,6 +37,16 @@ class Inbox {
 
     std::uint64_t control() const { return load<std::uint64_t>(control_offset_); }
 
+    /// Runs between two looks at bytes that are not there yet.
+    static void look_again() { asm volatile("" : : : "memory"); }
+
+    /// Writes the peer's control word, after all earlier operations have taken effect there.
+    ucs_status_t try_finish(std::uint64_t value) const {
+        const ucs_status_t flushed =
+            uct_iface_flush(link_.interface(0), UCT_FLUSH_FLAG_LOCAL, nullptr);
+        return flushed == UCS_OK ? try_put_control(value) : UCS_ERR_NO_RESOURCE;
+    }
+
     /// Writes the peer's control word.
     ucs_status_t try_put_control(std::uint64_t value) const {
         const std::uint64_t address = remote() + control_offset_;

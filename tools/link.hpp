@@ -26,6 +26,11 @@
 
 namespace tagwire::tools {
 
+/// `i` modulo `count`, without a division where that is one, as it mostly is.
+constexpr std::size_t in_turn(std::size_t i, std::size_t count) {
+    return count == 1 ? 0 : i % count;
+}
+
 class Link {
   public:
     using UnexpectedEager = ucs_status_t (*)(void* arg, void* data, std::size_t length,
@@ -45,7 +50,7 @@ class Link {
     uct_ep_h endpoint(std::size_t i) const { return objects_.endpoints[i]; }
     /// The interface on which what comes from endpoint i arrives.
     uct_iface_h interface(std::size_t i) const {
-        return objects_.interfaces[i % objects_.interfaces.size()];
+        return objects_.interfaces[in_turn(i, objects_.interfaces.size())];
     }
     const std::vector<uct_iface_h>& interfaces() const { return objects_.interfaces; }
     const uct_iface_attr_t& attr() const { return attr_; }

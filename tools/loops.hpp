@@ -42,23 +42,9 @@ class Test {
     virtual Outcome outcome() const = 0;
 };
 
-/// The object on which a port's loop makes progress: a Link, unless the port names another class
-/// with the same members (MsgLink).
+/// The object on which a port's loop makes progress: a Link or a MsgLink.
 template <class Port>
-struct ConnectionOf {
-    using Type = Link;
-};
-
-template <class Port>
-requires requires {
-    typename Port::Connection;
-}
-struct ConnectionOf<Port> {
-    using Type = typename Port::Connection;
-};
-
-template <class Port>
-using Connection = typename ConnectionOf<Port>::Type;
+using Connection = typename Port::Connection;
 
 template <class Port>
 void send(Connection<Port>& link, Port& port, std::uint64_t sequence) {
@@ -217,21 +203,25 @@ class Fetch final : public Test {
     std::uint64_t next_ = 0;
 };
 
-/// The factories, one for each family of tests; `job.op` is resolved and within the interface's
-/// limits.
-std::unique_ptr<Test> make_am_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_tag_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_match_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_put_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_get_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_atomic_test(Link& link, const Job& job);
-std::unique_ptr<Test> make_test(Link& link, const Job& job);
-/// All tests at level msg, and some of them.
-std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job);
+/// The test of a job at the level of the link, which is a Link or a MsgLink. At level uct `job.op`
+/// is resolved and within the interface's limits.
+template <class AnyLink>
+std::unique_ptr<Test> make_test(AnyLink& link, const Job& job);
+/// The factories, one for each family of tests.
+template <class AnyLink>
+std::unique_ptr<Test> make_am_test(AnyLink& link, const Job& job);
+template <class AnyLink>
+std::unique_ptr<Test> make_tag_test(AnyLink& link, const Job& job);
+template <class AnyLink>
+std::unique_ptr<Test> make_match_test(AnyLink& link, const Job& job);
+template <class AnyLink>
+std::unique_ptr<Test> make_put_test(AnyLink& link, const Job& job);
+template <class AnyLink>
+std::unique_ptr<Test> make_get_test(AnyLink& link, const Job& job);
+template <class AnyLink>
+std::unique_ptr<Test> make_atomic_test(AnyLink& link, const Job& job);
+/// At level msg alone.
 std::unique_ptr<Test> make_msg_unexpected_test(MsgLink& link, const Job& job);
-std::unique_ptr<Test> make_msg_rma_test(MsgLink& link, const Job& job);
-std::unique_ptr<Test> make_msg_am_test(MsgLink& link, const Job& job);
-std::unique_ptr<Test> make_msg_atomic_test(MsgLink& link, const Job& job);
 
 /// Tells both directions and the tests apart in the bytes of validated messages.
 inline std::uint64_t stream_from(Side side, const Job& job) {
@@ -240,19 +230,6 @@ inline std::uint64_t stream_from(Side side, const Job& job) {
 
 inline Side other(Side side) {
     return side == Side::kDriver ? Side::kPeer : Side::kDriver;
-}
-
-/// Makes `Shape<Port<op>>` for the job's op.
-template <template <class> class Loop, template <Op> class Port>
-std::unique_ptr<Test> make_for_op(Link& link, const Job& job) {
-    switch (job.op) {
-        case Op::kShort:
-            return std::make_unique<Loop<Port<Op::kShort>>>(link, job);
-        case Op::kBcopy:
-            return std::make_unique<Loop<Port<Op::kBcopy>>>(link, job);
-        default:
-            return std::make_unique<Loop<Port<Op::kZcopy>>>(link, job);
-    }
 }
 
 }  // namespace tagwire::tools

@@ -1,45 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // match: a tagged ping-pong in which both sides have `depth` receives posted beside the one that
 // will match, and every message draws its tag at random from all of them. Costs that grow with the
-// list show up here.
+// list show up here. match_wild: receives with masks stand among them, which no message matches.
 #include <algorithm>
+#include <optional>
 
-#include "tools/loops.hpp"
+#include "tools/levels.hpp"
 #include "tools/random.hpp"
-#include "tools/tag_post.hpp"
-#include "tools/tag_receiver.hpp"
+#include "tools/test_tags.hpp"
 
 namespace tagwire::tools {
 namespace {
 
-template <Op op>
+// match_wild: so many receives with so many different masks.
+constexpr std::size_t kWildcards = 100;
+constexpr std::size_t kMasks = 10;
+
+template <class Level>
 class MatchPort {
   public:
-    MatchPort(Link& link, const Job& job)
+    using Connection = typename Level::Connection;
+
+    MatchPort(Connection& link, const Job& job)
         : link_(link),
           validate_(job.validate),
           tags_(job.depth + 1),
           slots_(std::max<std::size_t>(tags_, 2)),
           random_(static_cast<std::uint64_t>(link.side()) + 1),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {slots_, job.size, job.memory, job.validate,
-                           stream_from(other(link.side()), job)}) {
+          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
+                           job.memory}) {
         receiver_.set_on_received(&MatchPort::on_received, this);
-        for (std::size_t slot = 0; slot < slots_; ++slot)
+        if (job.test == TestId::kMatchWild)
+            wildcards_.emplace(link, ReceiverOptions{kWildcards, job.size, false, 0});
+        std::size_t wild = 0;
+        for (std::size_t slot = 0; slot < slots_; ++slot) {
             post(slot);
+            // Evenly among the others.
+            while (wildcards_ && wild < kWildcards * (slot + 1) / slots_)
+                post_wildcard(wild++);
+        }
     }
 
     MatchPort(const MatchPort&) = delete;
     MatchPort& operator=(const MatchPort&) = delete;
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        return sender_.try_send<completes(op)>(
-            sequence, [this](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
-                const ucs_status_t status = post_tagged<op>(ep, tag_, data, sender_, completion);
-                if (status == UCS_OK || status == UCS_INPROGRESS)
-                    draw();
-                return status;
-            });
+        const ucs_status_t status = sender_.send_tagged(sequence, tag_);
+        if (status == UCS_OK)
+            draw();
+        return status;
     }
 
     bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }
@@ -47,8 +57,8 @@ class MatchPort {
     void prepare_next(std::uint64_t) {
         // The driver sends first, so before its first arrival there is nothing to post again.
         if (consumed_) {
-            post(slot_);
             consumed_ = false;
+            post(slot_);
         }
     }
 
@@ -56,12 +66,18 @@ class MatchPort {
 
     Outcome outcome() const {
         return {validate_ ? receiver_.received() : 0,
-                receiver_.errors() + sender_.errors() + link_.stray()};
+                receiver_.errors() + sender_.errors() + Level::stray(link_)};
     }
 
   private:
     void post(std::size_t slot) {
-        receiver_.post(slot, {link_.interface(0), slot % tags_, TagReceiver::kByArrival});
+        if (receiver_.post(slot, slot % tags_, kByArrival) == Posted::kHasCome)
+            on_received(this, slot);
+    }
+
+    void post_wildcard(std::size_t index) {
+        const std::uint64_t ignore = std::uint64_t{0xf} << (4 * (index % kMasks));
+        wildcards_->post(index, kBystanderTag + (index << 40), index, ignore);
     }
 
     static void on_received(void* arg, std::size_t slot) {
@@ -77,22 +93,27 @@ class MatchPort {
         tag_ = (tag_ + step) % tags_;
     }
 
-    Link& link_;
+    Connection& link_;
     bool validate_;
     std::size_t tags_;
     std::size_t slots_;
     Random random_;
-    Sender sender_;
-    TagReceiver receiver_;
+    typename Level::Sender sender_;
+    typename Level::Receiver receiver_;
+    std::optional<typename Level::Receiver> wildcards_;
     bool consumed_ = false;
     std::size_t slot_ = 0;
-    uct_tag_t tag_ = 0;
+    std::uint64_t tag_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Test> make_match_test(Link& link, const Job& job) {
-    return make_for_tag_op<PingPong, MatchPort>(link, job);
+template <class AnyLink>
+std::unique_ptr<Test> make_match_test(AnyLink& link, const Job& job) {
+    return make_tagged_for_level<PingPong, MatchPort>(link, job);
 }
+
+template std::unique_ptr<Test> make_match_test(Link& link, const Job& job);
+template std::unique_ptr<Test> make_match_test(MsgLink& link, const Job& job);
 
 }  // namespace tagwire::tools

@@ -40,6 +40,12 @@ class MsgInbox {
 
     std::uint64_t control() const { return load<std::uint64_t>(control_offset_); }
 
+    /// Runs between two looks at bytes that are not there yet.
+    void look_again() const { link_.progress(); }
+
+    /// As try_put_control(), which is behind a fence in any case.
+    ucs_status_t try_finish(std::uint64_t value) const { return try_put_control(value); }
+
     /// Writes the peer's control word, after all earlier operations have taken effect there.
     ucs_status_t try_put_control(std::uint64_t value) const;
 

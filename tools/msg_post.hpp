@@ -24,6 +24,7 @@
 #include "tools/msg_link.hpp"
 #include "tools/msg_memory.hpp"
 #include "tools/pattern.hpp"
+#include "tools/posted.hpp"
 #include "tools/sender.hpp"
 
 namespace tagwire::tools {
@@ -68,7 +69,7 @@ class MsgSender {
 
     /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send(). `has_more`: another one follows at
     /// once.
-    ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag, bool has_more = false) {
+    ucs_status_t send_tagged(std::uint64_t sequence, std::uint64_t tag, bool has_more = false) {
         return try_post(
             sequence, "tw_tag_send",
             [this, tag](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
@@ -79,7 +80,7 @@ class MsgSender {
             has_more);
     }
 
-    /// As try_send(), by post(data, op, request), which is the call named `call`. `op` has the
+    /// As send_tagged(), by post(data, op, request), which is the call named `call`. `op` has the
     /// handle of kMapped data, and TW_OP_MORE if another one of the same window follows at once;
     /// else it is null.
     template <class Post>
@@ -119,6 +120,8 @@ class MsgSender {
     }
 
     std::uint64_t errors() const { return errors_; }
+    std::size_t size() const { return size_; }
+    tw_ep_h endpoint() const { return link_.endpoint(); }
 
   private:
     struct Slot {
@@ -159,20 +162,7 @@ class MsgSender {
 
 class MsgReceiver {
   public:
-    /// Called inside the callback of a slot, which may be posted again at once.
-    using OnReceived = void (*)(void* arg, std::size_t slot);
-    enum class Posted { kWaits, kHasCome, kNoResource };
-
-    struct Options {
-        std::size_t slots;
-        std::size_t size;
-        bool validate;
-        std::uint64_t stream;  // of the sender, for validation
-        MemoryKind memory = MemoryKind::kUser;
-    };
-    static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
-
-    MsgReceiver(MsgLink& link, const Options& options)
+    MsgReceiver(MsgLink& link, const ReceiverOptions& options)
         : link_(link),
           options_(options),
           stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
@@ -282,7 +272,7 @@ class MsgReceiver {
     }
 
     MsgLink& link_;
-    Options options_;
+    ReceiverOptions options_;
     std::size_t stride_;
     MsgMemory buffer_;
     HugeVector<Slot> slots_;

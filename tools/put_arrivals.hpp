@@ -29,15 +29,14 @@ class PutMarker {
         std::memcpy(data + offset_, &marker, bytes_);
     }
 
-    /// `wait()` runs between two looks at bytes that are not there yet.
-    template <class AnyInbox, class Wait>
-    bool has_arrived(const AnyInbox& inbox, std::uint64_t sequence, Wait wait) {
+    template <class AnyInbox>
+    bool has_arrived(const AnyInbox& inbox, std::uint64_t sequence) {
         const std::uint64_t marker = sequence + 1;
         const bool is_here = bytes_ == 1 ? inbox.template load<std::uint8_t>(offset_) ==
                                                static_cast<std::uint8_t>(marker)
                                          : inbox.template load<std::uint64_t>(offset_) == marker;
         if (is_here && validate_) [[unlikely]]
-            check_bytes(inbox, sequence, wait);
+            check_bytes(inbox, sequence);
         return is_here;
     }
 
@@ -46,15 +45,15 @@ class PutMarker {
   private:
     /// A put promises nothing about the order of its bytes: those before the marker may come a
     /// little later.
-    template <class AnyInbox, class Wait>
-    void check_bytes(const AnyInbox& inbox, std::uint64_t sequence, Wait wait) {
+    template <class AnyInbox>
+    void check_bytes(const AnyInbox& inbox, std::uint64_t sequence) {
         constexpr unsigned kPatience = 1000000;
         const Pattern pattern(stream_, sequence);
         ++validated_;
         for (unsigned i = 0; i < kPatience; ++i) {
             if (pattern.matches(inbox.data(), offset_))
                 return;
-            wait();
+            inbox.look_again();
         }
         ++errors_;
     }

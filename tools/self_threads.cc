@@ -75,7 +75,7 @@ struct Threads {
         std::vector<std::unique_ptr<Test>> tests;
         job.bidir = true;  // each is both sides
         for (const std::unique_ptr<MsgLink>& link : links)
-            tests.push_back(make_msg_test(*link, job));
+            tests.push_back(make_test(*link, job));
         job.bidir = false;
         Pollers pollers(*links.front(), poller_cpus);
         Measurement measured = run_streams(tests, job, cpus);

@@ -115,8 +115,6 @@ inline ucs_status_t status_of(ucs_status_ptr_t handle) {
 
 class Sender {
   public:
-    using OnSlotDone = void (*)(void* arg, std::uint8_t* data);
-
     Sender(Link& link, const Job& job, std::uint64_t stream)
         : link_(link),
           size_(job.size),
@@ -155,8 +153,6 @@ class Sender {
                 slot.busy = false;
                 --outstanding_;
             }
-            if (status == UCS_OK && on_slot_done_ != nullptr)
-                on_slot_done_(on_slot_done_arg_, slot.data);
         }
         if (status == UCS_OK || status == UCS_INPROGRESS) {
             advance();
@@ -169,12 +165,6 @@ class Sender {
 
     /// Writes the bytes of the next message, whose slot is not busy.
     void refresh(std::uint64_t sequence) { fresh_.write(sequence, slots_[next_slot_].data); }
-
-    /// Told when a slot's operation is done and its bytes may be looked at.
-    void set_on_slot_done(OnSlotDone callback, void* arg) {
-        on_slot_done_ = callback;
-        on_slot_done_arg_ = arg;
-    }
 
     std::size_t outstanding() const { return outstanding_; }
     std::uint64_t errors() const { return errors_; }
@@ -200,8 +190,6 @@ class Sender {
         --self->outstanding_;
         if (completion->status != UCS_OK)
             ++self->errors_;
-        else if (self->on_slot_done_ != nullptr)
-            self->on_slot_done_(self->on_slot_done_arg_, slot->data);
     }
 
     void advance() {
@@ -223,8 +211,6 @@ class Sender {
     std::size_t next_peer_ = 0;
     std::size_t outstanding_ = 0;
     std::uint64_t errors_ = 0;
-    OnSlotDone on_slot_done_ = nullptr;
-    void* on_slot_done_arg_ = nullptr;
 };
 
 }  // namespace tagwire::tools

@@ -32,7 +32,7 @@ void Session::make_tests(const Job& job) {
     for (const std::unique_ptr<Link>& link : links)
         tests.push_back(make_test(*link, job));
     for (const std::unique_ptr<MsgLink>& link : msg_links)
-        tests.push_back(make_msg_test(*link, job));
+        tests.push_back(make_test(*link, job));
 }
 
 void Session::serve_until_readable() {

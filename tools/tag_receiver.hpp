@@ -24,24 +24,14 @@
 #include "tools/link.hpp"
 #include "tools/memory.hpp"
 #include "tools/pattern.hpp"
+#include "tools/posted.hpp"
 #include "tools/sender.hpp"
 
 namespace tagwire::tools {
 
 class TagReceiver {
   public:
-    /// Called inside the completion of a slot, which may be posted again at once.
-    using OnReceived = void (*)(void* arg, std::size_t slot);
-
-    struct Options {
-        std::size_t slots;
-        std::size_t size;
-        MemoryKind memory;
-        bool validate;
-        std::uint64_t stream;  // of the sender, for validation
-    };
-
-    TagReceiver(Link& link, const Options& options)
+    TagReceiver(Link& link, const ReceiverOptions& options)
         : link_(link),
           options_(options),
           post_bytes_(std::max(options.size, link.attr().cap.tag.recv.min_recv)),
@@ -60,6 +50,8 @@ class TagReceiver {
     }
 
     ~TagReceiver() {
+        if (takes_unexpected_)
+            link_.set_unexpected(nullptr, nullptr);
         on_received_ = nullptr;
         for (std::size_t i = 0; i < slots_.size(); ++i)
             if (posted_[i])
@@ -74,31 +66,14 @@ class TagReceiver {
         on_received_arg_ = arg;
     }
 
-    /// The message that one receive waits for.
-    struct Expected {
-        uct_iface_h iface;
-        uct_tag_t tag;
-        // Sequence number, for validation; kByArrival: the number of messages before it.
-        std::uint64_t sequence;
-    };
-    static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
-
-    ucs_status_t try_post(std::size_t index, const Expected& expected) {
-        const uct_iov_t iov{data(index), post_bytes_, buffer_.memh(), 0, 1};
-        const ucs_status_t status = uct_iface_tag_recv_zcopy(
-            expected.iface, expected.tag, ~uct_tag_t{0}, &iov, 1, &slots_[index].context);
-        posted_[index] = status == UCS_OK;
-        if (status == UCS_OK)
-            expected_[index] = expected;
-        return status;
-    }
-
-    /// Waits for resources; other refusals are Failures.
-    void post(std::size_t index, const Expected& expected) {
+    /// A receive of `tag` for message `sequence`, which comes from that one of the peers in turn
+    /// (kByArrival: from the first). Waits for resources; other refusals are Failures.
+    Posted post(std::size_t index, uct_tag_t tag, std::uint64_t sequence,
+                std::uint64_t ignore = 0) {
         for (;;) {
-            const ucs_status_t status = try_post(index, expected);
+            const ucs_status_t status = begin(index, tag, sequence, ignore);
             if (status == UCS_OK)
-                return;
+                return Posted::kWaits;
             if (status != UCS_ERR_NO_RESOURCE) {
                 throw Failure(
                     text("receive %zu cannot be posted: %s (the interface takes %zu at a time)",
@@ -109,20 +84,44 @@ class TagReceiver {
         }
     }
 
-    /// From inside OnReceived, where nothing may be thrown. False: not now, for lack of resources;
-    /// any other refusal counts as an error.
-    bool try_post_again(std::size_t index, const Expected& expected) {
-        const ucs_status_t status = try_post(index, expected);
+    /// From inside OnReceived, where nothing may be thrown: any refusal but kNoResource counts as
+    /// an error.
+    Posted try_post(std::size_t index, uct_tag_t tag, std::uint64_t sequence) {
+        const ucs_status_t status = begin(index, tag, sequence, 0);
         if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) [[unlikely]]
             ++errors_;
-        return status != UCS_ERR_NO_RESOURCE;
+        return status == UCS_ERR_NO_RESOURCE ? Posted::kNoResource : Posted::kWaits;
+    }
+
+    /// No receives are posted: counts and checks messages without one.
+    void take_unexpected() {
+        takes_unexpected_ = true;
+        link_.set_unexpected(&TagReceiver::on_unexpected, this);
     }
 
     std::uint64_t received() const { return received_; }
     std::uint64_t errors() const { return errors_; }
-    std::size_t slots() const { return slots_.size(); }
-    const Expected& expected(std::size_t slot) const { return expected_[slot]; }
     std::uint8_t* data(std::size_t slot) const { return buffer_.data() + slot * stride_; }
+
+  private:
+    /// The message that one receive waits for.
+    struct Expected {
+        uct_iface_h iface;
+        uct_tag_t tag;
+        std::uint64_t sequence;  // for validation, or kByArrival
+    };
+
+    ucs_status_t begin(std::size_t index, uct_tag_t tag, std::uint64_t sequence,
+                       std::uint64_t ignore) {
+        const uct_iface_h iface = link_.interface(sequence == kByArrival ? 0 : sequence);
+        const uct_iov_t iov{data(index), post_bytes_, buffer_.memh(), 0, 1};
+        const ucs_status_t status =
+            uct_iface_tag_recv_zcopy(iface, tag, ~ignore, &iov, 1, &slots_[index].context);
+        posted_[index] = status == UCS_OK;
+        if (status == UCS_OK)
+            expected_[index] = {iface, tag, sequence};
+        return status;
+    }
 
     /// Handler for Link::set_unexpected: `arg` is the TagReceiver. A message may come in pieces.
     static ucs_status_t on_unexpected(void* arg, void* data, std::size_t length, unsigned flags,
@@ -143,11 +142,10 @@ class TagReceiver {
         return UCS_OK;
     }
 
-  private:
     /// Distance between the slots' buffers: at least so much that no two begin at the same place,
     /// which is refused. Where software matches they lie close to each other, so that without
     /// validation few cache lines are written.
-    static std::size_t stride(const Link& link, const Options& options) {
+    static std::size_t stride(const Link& link, const ReceiverOptions& options) {
         constexpr std::size_t kLine = 64;
         const bool by_device = (link.md_attr().cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0;
         const std::size_t lines = (options.size + kLine - 1) / kLine;
@@ -209,13 +207,14 @@ class TagReceiver {
     }
 
     Link& link_;
-    Options options_;
+    ReceiverOptions options_;
     std::size_t post_bytes_;  // of one receive
     std::size_t stride_;
     Buffer buffer_;
     HugeVector<Slot> slots_;
     HugeVector<Expected> expected_;
     HugeVector<std::uint8_t> posted_;
+    bool takes_unexpected_ = false;
     std::size_t collected_bytes_ = 0;  // of an unexpected message
     std::uint64_t received_ = 0;
     std::uint64_t errors_ = 0;

@@ -1,91 +1,79 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// am_lat, am_bw and am_rate at level msg: as measure_am.cc, through the active messages of the
-// messaging layer. All of a message is its data. A handler looks at data that is there, and
-// receives other data into a buffer.
+// Active messages of a test that come here over the messaging layer. All of a message is its data.
+// A handler looks at data that is there, and receives other data into a buffer.
+#pragma once
+
+#include <tagwire.h>
+#include <uct/api/uct.h>
+
+#include <cstdint>
 #include <cstring>
-#include <memory>
 #include <vector>
 
+#include "cli/failure.hpp"
 #include "tools/loops.hpp"
+#include "tools/msg_link.hpp"
+#include "tools/msg_memory.hpp"
 #include "tools/msg_post.hpp"
+#include "tools/pattern.hpp"
+#include "tools/sender.hpp"
 
 namespace tagwire::tools {
-namespace {
 
-constexpr unsigned kHandlesData = 1;
-constexpr unsigned kHandlesAck = 2;
-
-class MsgAmPort {
+class MsgAmArrivals {
   public:
-    using Connection = MsgLink;
-    static constexpr bool kReceives = true;
+    static constexpr unsigned kDataId = 1;
+    static constexpr unsigned kAckId = 2;
 
-    MsgAmPort(MsgLink& link, const Job& job)
+    MsgAmArrivals(MsgLink& link, const Job& job)
         : link_(link),
           size_(job.size),
           validate_(job.validate),
           stream_(stream_from(other(link.side()), job)),
-          sender_(link, job, stream_from(link.side(), job)),
           incoming_(slots_of(job)),
           buffer_(link.context(), job.memory, buffer_bytes(job, incoming_.size())) {
         for (std::size_t i = 0; i < incoming_.size(); ++i)
             incoming_[i] = {this, buffer_.data() + i * stride_of(job), 0, false};
-        set_handlers(&MsgAmPort::on_message, &MsgAmPort::on_ack);
+        set_handlers(&MsgAmArrivals::on_message, &MsgAmArrivals::on_ack);
     }
 
-    ~MsgAmPort() {
+    ~MsgAmArrivals() {
         set_handlers(nullptr, nullptr);
         try_until(link_.worker(), [this] { return under_way_ == 0; });
     }
 
-    MsgAmPort(const MsgAmPort&) = delete;
-    MsgAmPort& operator=(const MsgAmPort&) = delete;
+    MsgAmArrivals(const MsgAmArrivals&) = delete;
+    MsgAmArrivals& operator=(const MsgAmArrivals&) = delete;
 
-    ucs_status_t try_send(std::uint64_t sequence, bool has_more = false) {
-        return sender_.try_post(
-            sequence, "tw_am_send",
-            [this](std::uint8_t* data, const tw_op_t* op, tw_request_h* request) {
-                return tw_am_send(link_.endpoint(), kHandlesData, nullptr, 0, data, size_, op,
-                                  request);
-            },
-            has_more);
-    }
+    std::uint64_t messages() const { return messages_; }
+    std::uint64_t errors() const { return errors_; }
+    /// Messages that the other side reported to have.
+    std::uint64_t acked() const { return acked_; }
 
-    bool arrived(std::uint64_t sequence) const { return messages_ > sequence; }
-    void prepare_next(std::uint64_t) {}
-    void drain() { sender_.drain(); }
-    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
-
-    ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
-    bool received_all(std::uint64_t end) const { return messages_ >= end; }
-    bool acked(std::uint64_t end) const { return acked_ >= end; }
-
-    ucs_status_t try_ack(std::uint64_t end) {
-        const tw_status_t status = tw_am_send(link_.endpoint(), kHandlesAck, &end, sizeof end,
-                                              nullptr, 0, nullptr, nullptr);
+    ucs_status_t try_ack(std::uint64_t end) const {
+        const tw_status_t status =
+            tw_am_send(link_.endpoint(), kAckId, &end, sizeof end, nullptr, 0, nullptr, nullptr);
         if (status < 0 && status != TW_ERR_NO_RESOURCE)
             throw Failure(text("tw_am_send: %s", tw_status_string(status)));
         return status < 0 ? UCS_ERR_NO_RESOURCE : UCS_OK;
     }
 
-    Outcome outcome() const { return {validate_ ? messages_ : 0, errors_ + sender_.errors()}; }
-
   private:
     /// A message whose data is on its way.
     struct Incoming {
-        MsgAmPort* port = nullptr;
+        MsgAmArrivals* arrivals = nullptr;
         std::uint8_t* data = nullptr;
         std::uint64_t sequence = 0;
         bool is_busy = false;
     };
 
     void set_handlers(tw_am_cb_t on_data, tw_am_cb_t on_acked) {
-        tw_am_register(link_.worker(), kHandlesData, on_data, this);
-        tw_am_register(link_.worker(), kHandlesAck, on_acked, this);
+        tw_am_register(link_.worker(), kDataId, on_data, this);
+        tw_am_register(link_.worker(), kAckId, on_acked, this);
     }
 
     static void on_message(void* arg, tw_am_t* am) {
-        MsgAmPort& self = *static_cast<MsgAmPort*>(arg);
+        MsgAmArrivals& self = *static_cast<MsgAmArrivals*>(arg);
         const std::uint64_t sequence = self.begun_++;
         if ((am->flags & TW_AM_RNDV) != 0) [[unlikely]]
             return self.receive(*am, sequence);
@@ -94,7 +82,7 @@ class MsgAmPort {
 
     static void on_ack(void* arg, tw_am_t* am) {
         if (am->header_length == sizeof(std::uint64_t))
-            std::memcpy(&static_cast<MsgAmPort*>(arg)->acked_, am->header, am->header_length);
+            std::memcpy(&static_cast<MsgAmArrivals*>(arg)->acked_, am->header, am->header_length);
     }
 
     void count(std::size_t length, const std::uint8_t* data, std::uint64_t sequence) {
@@ -120,7 +108,7 @@ class MsgAmPort {
         op.mem = buffer_.handle();
         op.context = &place;
         op.complete = [](const tw_completion_t* done) {
-            static_cast<Incoming*>(done->context)->port->ended(*done);
+            static_cast<Incoming*>(done->context)->arrivals->ended(*done);
         };
         const tw_status_t status =
             tw_am_recv(link_.worker(), am.message, place.data, size_, &op, nullptr);
@@ -148,22 +136,13 @@ class MsgAmPort {
     std::size_t size_;
     bool validate_;
     std::uint64_t stream_;
-    MsgSender sender_;
     std::vector<Incoming> incoming_;
     MsgMemory buffer_;
     std::size_t under_way_ = 0;
     std::uint64_t begun_ = 0;
     std::uint64_t messages_ = 0;
     std::uint64_t errors_ = 0;
-    std::uint64_t acked_ = 0;  // messages that the receiver reported to have
+    std::uint64_t acked_ = 0;
 };
-
-}  // namespace
-
-std::unique_ptr<Test> make_msg_am_test(MsgLink& link, const Job& job) {
-    if (job.test == TestId::kAmLat)
-        return std::make_unique<PingPong<MsgAmPort>>(link, job);
-    return std::make_unique<Stream<MsgAmPort>>(link, job);
-}
 
 }  // namespace tagwire::tools
