@@ -257,7 +257,7 @@ tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_
     const LeavesWork work(ep.worker);
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
-    std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep, message));
+    std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep.worker, ep, message));
     if (ep.state() == EpState::kReady) {
         key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
         if (!key->ask_owner())

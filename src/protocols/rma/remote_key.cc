@@ -19,8 +19,8 @@ void LaneKey::settle(std::uint64_t address) {
                      std::memory_order_relaxed);  // Relaxed: likewise
 }
 
-RemoteKey::RemoteKey(Endpoint& owner, const MemoryKeyMessage& message)
-    : worker(owner.worker), ep(&owner), message_(message) {
+RemoteKey::RemoteKey(WorkerCore& of_worker, Endpoint& of, const MemoryKeyMessage& message)
+    : worker(of_worker), ep(&of), message_(message) {
     const MemoryKey& key = message.key;
     const auto reach = [&](std::uint32_t access) {
         return (key.access & access) != 0 ? key.length : 0;

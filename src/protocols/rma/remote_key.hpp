@@ -45,7 +45,7 @@ struct LaneKey : ucs::FromReserve {
 
 class RemoteKey : public tw_key, public ucs::FromReserve {
   public:
-    RemoteKey(Endpoint& owner, const MemoryKeyMessage& message);
+    RemoteKey(WorkerCore& of_worker, Endpoint& of, const MemoryKeyMessage& message);
     RemoteKey(const RemoteKey&) = delete;
     RemoteKey& operator=(const RemoteKey&) = delete;
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -38,6 +39,9 @@ struct FakeUct : uct_iface_t {
             FakeUct& self = of(ep);
             if (self.room != UCS_OK)
                 return static_cast<ssize_t>(self.room);
+            if (self.room_for == 0)
+                return static_cast<ssize_t>(UCS_ERR_NO_RESOURCE);
+            --self.room_for;
             std::vector<std::byte> bytes(kBufferBytes);
             bytes.resize(pack(bytes.data(), arg));
             EXPECT_LE(bytes.size(), kBufferBytes);
@@ -52,7 +56,8 @@ struct FakeUct : uct_iface_t {
     uct_ep_h ep() { return &ep_; }
 
     static constexpr std::size_t kBufferBytes = 1024;
-    ucs_status_t room = UCS_OK;
+    ucs_status_t room = UCS_OK;       // of each message
+    std::size_t room_for = SIZE_MAX;  // messages
     std::vector<Message> sent;
 
   private:
@@ -106,6 +111,7 @@ class FakeWorker {
         bool operator==(const End&) const = default;
     };
     std::vector<End> ends;
+    std::function<void(proto::Request&)> on_end_rma = [](auto&) {};
     std::vector<proto::Request*> outstanding;
     std::uint64_t arrivals = 0;
     std::uint64_t count(proto::WorkerCounter counter) const { return counters.value(counter); }
@@ -113,17 +119,18 @@ class FakeWorker {
     proto::Options options;
     proto::WorkerCounters counters;
     proto::Attention attention{false};
-    proto::RequestTable requests{{.attention = attention,
-                                  .worker = nullptr,
-                                  .is_multi = false,
-                                  .owner = this,
-                                  .transmitted = nullptr,
-                                  .end_rma = [](void*, proto::Request&) {},
-                                  .add_notice = nullptr,
-                                  .remove_notice = nullptr,
-                                  .leave = nullptr,
-                                  .enter_again = nullptr,
-                                  .drop_kept = nullptr}};
+    proto::RequestTable requests{
+        {.attention = attention,
+         .worker = nullptr,
+         .is_multi = false,
+         .owner = this,
+         .transmitted = nullptr,
+         .end_rma = [](void* worker, proto::Request& request) { of(worker).on_end_rma(request); },
+         .add_notice = nullptr,
+         .remove_notice = nullptr,
+         .leave = nullptr,
+         .enter_again = nullptr,
+         .drop_kept = nullptr}};
     const proto::WorkerPort port{this, kCalls, counters, options, requests, false};
 
   private:
@@ -150,6 +157,10 @@ inline constexpr proto::WorkerCalls FakeWorker::kCalls{
         [](void* worker, proto::Request& request, ucs_status_t status) {
             request.is_outstanding = false;
             of(worker).requests.release_id(request);
+            if (request.rma != nullptr)
+                of(worker).on_end_rma(request);
+            request.done.status = static_cast<tw_status_t>(status);
+            request.has_ended |= request.in_call;
             of(worker).ends.push_back({&request, status});
         },
     .cache_region = [](void*, const proto::Request&, std::size_t,
