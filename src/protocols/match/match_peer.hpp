@@ -59,6 +59,7 @@ struct MatchPeer {
     UnexpectedList kept;  // its messages that nobody has received, and their memory
     IncomingParts incoming;
     PeerBudget budget;
+    bool sends_to_device = false;  // tagged messages, which a device here matches; DeviceTags'
     const LanePort& lane;
     // The line of what each message reads; an endpoint goes on there.
     alignas(64) const std::uint64_t worker_id;  // of the peer, or of the worker that it is of

@@ -7,12 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
+#include "protocols/match/match_peer.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/request/request_table.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -38,13 +37,13 @@ Arrival arrival_of(uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> 
 
 }  // namespace
 
-DeviceTags::DeviceTags(WorkerCore& worker, Rail& rail, std::uint64_t sender_mask)
-    : worker_(worker),
-      rail_(rail),
-      md_(rail.domain().md),
+DeviceTags::DeviceTags(const DeviceTagPorts& ports, std::uint64_t sender_mask)
+    : to_(ports),
+      rail_(ports.rail),
+      md_(rail_.domain().md),
       sender_mask_(sender_mask),
-      message_max_(rail.attr().cap.tag.recv.min_recv),
-      receives_(rail.attr().cap.tag.recv.max_outstanding) {
+      message_max_(rail_.attr().cap.tag.recv.min_recv),
+      receives_(rail_.attr().cap.tag.recv.max_outstanding) {
     for (DeviceReceive& receive : receives_) {
         receive.owner = this;
         receive.tag_consumed_cb = [](uct_tag_context_t* self) {
@@ -83,7 +82,7 @@ void DeviceTags::close() {
         request->on_device = nullptr;
         // One that was consumed is in no list of the worker.
         if (!request->is_posted)
-            worker_.requests().release(*request);
+            to_.worker.requests.release(*request);
     }
 }
 
@@ -107,9 +106,9 @@ DeviceTags::Rule DeviceTags::rule_for(const Request& request) const {
         return Rule::kKind;
     if (overlaps_held(request))
         return Rule::kOrder;
-    const bool all_are_here =
-        is_wide(request) ? direct_peers_ != 0 && direct_peers_ == worker_.endpoints().size()
-                         : senders_.contains(request.tag & sender_mask_);
+    const bool all_are_here = is_wide(request)
+                                  ? direct_peers_ != 0 && direct_peers_ == to_.peers.size()
+                                  : senders_.contains(request.tag & sender_mask_);
     if (!all_are_here)
         return Rule::kPeers;
     return free_ == nullptr ? Rule::kFull : Rule::kGiven;
@@ -121,18 +120,18 @@ void DeviceTags::posted(Request& request) {
         rule = Rule::kFull;
     switch (rule) {
         case Rule::kGiven:
-            return worker_.count(WorkerCounter::kTagGiven);
+            return to_.worker.count(WorkerCounter::kTagGiven);
         case Rule::kKind:
-            worker_.count(WorkerCounter::kTagKeptKind);
+            to_.worker.count(WorkerCounter::kTagKeptKind);
             break;
         case Rule::kOrder:
-            worker_.count(WorkerCounter::kTagKeptOrder);
+            to_.worker.count(WorkerCounter::kTagKeptOrder);
             break;
         case Rule::kPeers:
-            worker_.count(WorkerCounter::kTagKeptPeers);
+            to_.worker.count(WorkerCounter::kTagKeptPeers);
             break;
         case Rule::kFull:
-            worker_.count(WorkerCounter::kTagKeptFull);
+            to_.worker.count(WorkerCounter::kTagKeptFull);
             break;
     }
     hold(request, true);
@@ -196,7 +195,7 @@ bool DeviceTags::give(Request& request) {
     if (status != UCS_OK)
         return false;
     if (receive.is_bounced)
-        worker_.count(WorkerCounter::kTagBounced);
+        to_.worker.count(WorkerCounter::kTagBounced);
     else
         std::memcpy(receive.before.data(), request.buffer.base, receive.before.size());
     free_ = receive.next;
@@ -242,7 +241,7 @@ void DeviceTags::left(Request& request) {
     detach(receive);
     if (!receive.is_left)
         put_back(receive);
-    worker_.count(WorkerCounter::kTagTakenBack);
+    to_.worker.count(WorkerCounter::kTagTakenBack);
 }
 
 bool DeviceTags::cancel(Request& request, ucs_status_t status) {
@@ -264,18 +263,18 @@ void DeviceTags::canceled(DeviceReceive& receive) {
     Request& request = *detach(receive);
     put_back(receive);
     if (ending == UCS_INPROGRESS) {
-        worker_.count(WorkerCounter::kTagRecalled);
+        to_.worker.count(WorkerCounter::kTagRecalled);
         return hold(request, true);
     }
-    worker_.space(true).posted.cancel(request);
+    to_.tagged.posted.cancel(request);
     request.is_posted = false;
-    worker_.finish(request, ending);
+    to_.worker.finish(request, ending);
 }
 
 void DeviceTags::consumed(DeviceReceive& receive) {
     if (receive.request == nullptr || !receive.request->is_posted)
         return;
-    worker_.space(true).posted.cancel(*receive.request);
+    to_.tagged.posted.cancel(*receive.request);
     receive.request->is_posted = false;
 }
 
@@ -290,20 +289,20 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
     const auto* bytes =
         inline_data != nullptr ? static_cast<const std::byte*>(inline_data) : receive.bounce;
     Request& request = *detach(receive);
-    worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = worker_.endpoints().find(TagImm::decode(imm).sender);
-    if (status != UCS_OK || ep == nullptr) {
+    to_.worker.count(WorkerCounter::kTagMatched);
+    MatchPeer* peer = to_.calls.find(to_.owner, TagImm::decode(imm).sender);
+    if (status != UCS_OK || peer == nullptr) {
         // A sender that is gone has taken back what nobody had received.
         put_back(receive);
-        return worker_.finish(request, status == UCS_OK ? UCS_ERR_CONNECTION_RESET : status);
+        return to_.worker.finish(request, status == UCS_OK ? UCS_ERR_CONNECTION_RESET : status);
     }
-    learn(tag, *ep);
+    learn(tag, *peer);
     const Arrival arrival = arrival_of(tag, imm, {bytes, length});
     if (is_in_place) {
         put_back(receive);
-        return worker_.receiver().end_in_place(request, *ep, arrival);
+        return to_.calls.end_in_place(to_.owner, request, *peer, arrival);
     }
-    worker_.receiver().arrive(*ep, arrival, &request);
+    to_.calls.arrive(to_.owner, *peer, arrival, &request);
     put_back(receive);
 }
 
@@ -321,46 +320,46 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
         std::memcpy(request.buffer.base, receive.before.data(),
                     std::min(length, receive.before.size()));
     put_back(receive);
-    worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = is_place ? worker_.endpoints().find(place.sender) : nullptr;
-    if (ep != nullptr)
-        learn(tag, *ep);
-    if (ep == nullptr || !worker_.receiver().take_announced(*ep, place, tag, &request))
-        worker_.finish(request, UCS_ERR_CONNECTION_RESET);
+    to_.worker.count(WorkerCounter::kTagMatched);
+    MatchPeer* peer = is_place ? to_.calls.find(to_.owner, place.sender) : nullptr;
+    if (peer != nullptr)
+        learn(tag, *peer);
+    if (peer == nullptr || !to_.calls.take_announced(to_.owner, *peer, place, tag, &request))
+        to_.worker.finish(request, UCS_ERR_CONNECTION_RESET);
 }
 
 // ---- Messages that the device did not match
 
 ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned flags,
                                   uct_tag_t tag, std::uint64_t imm) {
-    Endpoint* ep = worker_.endpoints().find(TagImm::decode(imm).sender);
+    MatchPeer* peer = to_.calls.find(to_.owner, TagImm::decode(imm).sender);
     if ((flags & UCT_CB_PARAM_FLAG_MORE) != 0)
-        return worker_.garbage("tagged message", length);
-    if (ep == nullptr)
-        return worker_.of_nobody(TagImm::decode(imm).sender, "tagged message", length);
-    learn(tag, *ep);
+        return to_.calls.garbage(to_.owner, "tagged message", length);
+    if (peer == nullptr)
+        return to_.calls.of_nobody(to_.owner, TagImm::decode(imm).sender, "tagged message", length);
+    learn(tag, *peer);
     const Arrival arrival = arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
-    worker_.receiver().arrive_unmatched(*ep, arrival);
+    to_.calls.arrive_unmatched(to_.owner, *peer, arrival);
     return UCS_OK;
 }
 
 ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_tag_t tag) {
     Placeholder place{};
     if (!decode({static_cast<const std::byte*>(header), length}, &place))
-        return worker_.garbage("place of a tagged message", length);
-    Endpoint* ep = worker_.endpoints().find(place.sender);
-    if (ep == nullptr)
-        return worker_.of_nobody(place.sender, "place of a tagged message", length);
-    learn(tag, *ep);
-    worker_.receiver().take_announced(*ep, place, tag, nullptr);
+        return to_.calls.garbage(to_.owner, "place of a tagged message", length);
+    MatchPeer* peer = to_.calls.find(to_.owner, place.sender);
+    if (peer == nullptr)
+        return to_.calls.of_nobody(to_.owner, place.sender, "place of a tagged message", length);
+    learn(tag, *peer);
+    to_.calls.take_announced(to_.owner, *peer, place, tag, nullptr);
     return UCS_OK;
 }
 
 // ---- Peers
 
-void DeviceTags::learn(uct_tag_t tag, Endpoint& ep) {
-    if (sender_mask_ != 0 && ep.sends_to_device)
-        senders_.try_emplace(tag & sender_mask_, &ep);
+void DeviceTags::learn(uct_tag_t tag, MatchPeer& peer) {
+    if (sender_mask_ != 0 && peer.sends_to_device)
+        senders_.try_emplace(tag & sender_mask_, &peer);
 }
 
 bool DeviceTags::may_greet() {
@@ -372,32 +371,32 @@ bool DeviceTags::may_greet() {
     return wide_ == 0;
 }
 
-void DeviceTags::on_lane(Endpoint& ep, std::uint32_t rail) {
+void DeviceTags::on_lane(MatchPeer& peer, std::uint32_t rail) {
     const bool is_here = rail == rail_.index();
-    if (is_here == ep.sends_to_device)
+    if (is_here == peer.sends_to_device)
         return;
     if (!is_here)
-        return gone(ep);
-    ep.sends_to_device = true;
+        return gone(peer);
+    peer.sends_to_device = true;
     ++direct_peers_;
 }
 
-void DeviceTags::gone(Endpoint& ep) {
-    if (!std::exchange(ep.sends_to_device, false))
+void DeviceTags::gone(MatchPeer& peer) {
+    if (!std::exchange(peer.sends_to_device, false))
         return;
     --direct_peers_;
-    std::erase_if(senders_, [&](const auto& sender) { return sender.second == &ep; });
+    std::erase_if(senders_, [&](const auto& sender) { return sender.second == &peer; });
 }
 
 std::string DeviceTags::description() const {
-    const std::size_t elsewhere = worker_.endpoints().size() - direct_peers_;
+    const std::size_t elsewhere = to_.peers.size() - direct_peers_;
     std::string text = fmt::format("{}:{}, {} receives on the device, {} in software",
                                    rail_.transport(), rail_.device(), given_, held_);
     if (direct_peers_ == 0)
         text += "; no peer sends over it";
     else if (elsewhere != 0)
-        text += fmt::format("; {} of {} peers send over other transports", elsewhere,
-                            worker_.endpoints().size());
+        text +=
+            fmt::format("; {} of {} peers send over other transports", elsewhere, to_.peers.size());
     return text;
 }
 

@@ -30,15 +30,48 @@
 #include <unordered_map>
 #include <vector>
 
+#include "protocols/index/id_table.hpp"
+#include "protocols/match/unexpected.hpp"
+#include "protocols/port/worker_port.hpp"
 #include "protocols/request/request.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
+struct Arrival;
+struct MatchPeer;
+struct Placeholder;
 class DeviceTags;
-class Endpoint;
 class Rail;
-class WorkerCore;
+
+/// Calls of the worker as DeviceTags knows it; the first argument of each is the owner.
+struct DeviceTagCalls {
+    /// nullptr: no peer names itself so.
+    MatchPeer* (*find)(void* owner, std::uint32_t sender);
+    /// The message has matched `request`; null: it has matched none.
+    void (*arrive)(void* owner, MatchPeer& from, const Arrival& arrival, Request* request);
+    /// The message may match a receive that no device has.
+    void (*arrive_unmatched)(void* owner, MatchPeer& from, const Arrival& arrival);
+    /// The message lies in the buffer of `request` already.
+    void (*end_in_place)(void* owner, Request& request, MatchPeer& from, const Arrival& arrival);
+    /// The place of a message that was announced. False: of none.
+    bool (*take_announced)(void* owner, MatchPeer& from, const Placeholder& place,
+                           std::uint64_t tag, Request* request);
+    /// Messages that are dropped: malformed, or of a sender that has no endpoint. UCS_OK.
+    ucs_status_t (*garbage)(void* owner, const char* what, std::size_t length);
+    ucs_status_t (*of_nobody)(void* owner, std::uint32_t sender, const char* what,
+                              std::size_t length);
+};
+
+/// The world of receives that a device matches.
+struct DeviceTagPorts {
+    const WorkerPort& worker;
+    MatchSpace& tagged;
+    const IdCount& peers;
+    Rail& rail;  // it matches tags
+    void* owner;
+    const DeviceTagCalls& calls;
+};
 
 /// A receive that is with the device: what the transport knows it by.
 struct DeviceReceive : uct_tag_context_t {
@@ -57,8 +90,8 @@ struct DeviceReceive : uct_tag_context_t {
 
 class DeviceTags {
   public:
-    /// `rail` matches tags; `sender_mask`: bits of a tag that tell who sent it, 0: none.
-    DeviceTags(WorkerCore& worker, Rail& rail, std::uint64_t sender_mask);
+    /// `sender_mask`: bits of a tag that tell who sent it, 0: none.
+    DeviceTags(const DeviceTagPorts& ports, std::uint64_t sender_mask);
     DeviceTags(const DeviceTags&) = delete;
     DeviceTags& operator=(const DeviceTags&) = delete;
     ~DeviceTags();
@@ -79,9 +112,9 @@ class DeviceTags {
     /// A peer may be told who we are; false: not yet, ask again.
     bool may_greet();
     /// The peer says to which of our rails it sends tagged messages.
-    void on_lane(Endpoint& ep, std::uint32_t rail);
+    void on_lane(MatchPeer& peer, std::uint32_t rail);
     /// The peer's name has gone: no more messages of it arrive.
-    void gone(Endpoint& ep);
+    void gone(MatchPeer& peer);
 
     // ---- Messages that the device did not match
 
@@ -105,7 +138,7 @@ class DeviceTags {
     void end_left(DeviceReceive& receive);
     void put_back(DeviceReceive& receive);
     void begin_cancel(DeviceReceive& receive);
-    void learn(uct_tag_t tag, Endpoint& ep);
+    void learn(uct_tag_t tag, MatchPeer& peer);
 
     void consumed(DeviceReceive& receive);
     void completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t length,
@@ -115,7 +148,7 @@ class DeviceTags {
 
     static constexpr std::size_t kHeldBuckets = 256;
 
-    WorkerCore& worker_;
+    const DeviceTagPorts to_;
     Rail& rail_;
     const uct_md_h md_;  // lives longer than the rail
     const std::uint64_t sender_mask_;
@@ -123,9 +156,9 @@ class DeviceTags {
     std::vector<DeviceReceive> receives_;
     DeviceReceive* free_ = nullptr;
     std::size_t given_ = 0;
-    std::size_t wide_ = 0;                                   // of these
-    std::size_t direct_peers_ = 0;                           // those that send to this interface
-    ucs::ReserveHashMap<std::uint64_t, Endpoint*> senders_;  // by bits of sender_mask_
+    std::size_t wide_ = 0;                                    // of these
+    std::size_t direct_peers_ = 0;                            // those that send to this interface
+    ucs::ReserveHashMap<std::uint64_t, MatchPeer*> senders_;  // by bits of sender_mask_
     // Held receives, exact ones by a hash of their tag.
     std::array<std::uint32_t, kHeldBuckets> held_exact_{};
     std::size_t held_ = 0;

@@ -210,7 +210,6 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
 
     Announcements announced;
-    bool sends_to_device = false;  // its tagged messages come to a device that matches them
 
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it

@@ -226,7 +226,9 @@ ucs_status_t Worker::open_device_tags() {
     }
     receive_path = ReceivePath::kSlow;
     (*found)->enable();
-    own_device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
+    own_device_tags_ = std::make_unique<DeviceTags>(
+        DeviceTagPorts{port(), space(true), endpoints_, **found, this, kDeviceTagCalls},
+        context_.tag_sender_mask);
     device_tags_ = own_device_tags_.get();
     return UCS_OK;
 }

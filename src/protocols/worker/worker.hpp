@@ -97,6 +97,7 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open_tx_contexts();
     ucs_status_t open();
     ucs_status_t open_device_tags();
+    static const DeviceTagCalls kDeviceTagCalls;
     ucs_status_t open_rails();
     void say_farewell();
     bool are_atomics_by_device() const;
