@@ -130,6 +130,7 @@ class alignas(64) Rail {
     // Found out by open(); a unit test has a rail that is not open and sets them.
     bool matches_tags_ = false;
     bool is_learning_ = false;
+    uct_iface_h iface_ = nullptr;
     uct_iface_attr_t attr_{};
     RailCosts costs_;
     Selection selection_;
@@ -143,7 +144,6 @@ class alignas(64) Rail {
     bool is_enabled_ = false;
     bool has_bad_option_ = false;
     const Resource& resource_;
-    uct_iface_h iface_ = nullptr;
     CopyRules copies_;
     bool chooses_copies_ = false;
     StripePlan get_plan_, put_plan_;

@@ -48,6 +48,18 @@ struct FakeUct : uct_iface_t {
             self.sent.push_back({static_cast<proto::AmId>(id), bytes});
             return static_cast<ssize_t>(bytes.size());
         };
+        ops.iface_tag_recv_zcopy = [](uct_iface_h iface, uct_tag_t tag, uct_tag_t mask,
+                                      const uct_iov_t* iov, std::size_t, uct_tag_context_t* ctx) {
+            auto& self = *static_cast<FakeUct*>(iface);
+            if (self.give_status == UCS_OK)
+                self.given.push_back({tag, mask, *iov, ctx});
+            return self.give_status;
+        };
+        ops.iface_tag_recv_cancel = [](uct_iface_h iface, uct_tag_context_t* ctx, int is_forced) {
+            auto& self = *static_cast<FakeUct*>(iface);
+            self.taken_back.push_back({ctx, is_forced != 0});
+            return self.cancel_status;
+        };
         ops.ep_fence = [](uct_ep_h, unsigned) { return UCS_OK; };
     }
     FakeUct(const FakeUct&) = delete;
@@ -59,6 +71,20 @@ struct FakeUct : uct_iface_t {
     ucs_status_t room = UCS_OK;       // of each message
     std::size_t room_for = SIZE_MAX;  // messages
     std::vector<Message> sent;
+
+    /// Receives that its device matches.
+    struct Given {
+        uct_tag_t tag, mask;
+        uct_iov_t target;
+        uct_tag_context_t* receive;
+    };
+    std::vector<Given> given;
+    struct TakenBack {
+        uct_tag_context_t* receive;
+        bool is_forced;
+    };
+    std::vector<TakenBack> taken_back;
+    ucs_status_t give_status = UCS_OK, cancel_status = UCS_OK;
 
   private:
     static FakeUct& of(uct_ep_h ep) { return *static_cast<FakeUct*>(ep->iface); }
@@ -74,6 +100,11 @@ class FakeRail : public proto::Rail {
         bcopy_max = FakeUct::kBufferBytes;
         costs_.eager_max = std::size_t{1} << 20;
     }
+    ~FakeRail() { iface_ = nullptr; }  // which nobody has opened
+    FakeRail(const FakeRail&) = delete;
+    FakeRail& operator=(const FakeRail&) = delete;
+
+    void set_iface(uct_iface_h iface) { iface_ = iface; }
     void set_rndv_from(std::size_t bytes) { selection_ = proto::Selection(costs_, bytes); }
     void set_matches_tags() { matches_tags_ = true; }
     void set_learning() { is_learning_ = true; }
