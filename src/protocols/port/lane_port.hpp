@@ -130,8 +130,8 @@ class LanePort {
     void add_data(Request& request) const { calls_->add_data(owner_, request); }
     /// The request leaves the queue.
     void remove(Request& request) const { calls_->remove(owner_, request); }
-    /// The transfer of the request begins, by `keys` over several lanes if it is long; `only_connections`: over
-    /// none that leads to an interface.
+    /// The transfer of the request begins, by `keys` over several lanes if it is long;
+    /// `only_connections`: over none that leads to an interface.
     void begin_transfer(Request& request, std::span<const std::byte> keys,
                         bool only_connections) const {
         calls_->begin_transfer(owner_, request, keys, only_connections);

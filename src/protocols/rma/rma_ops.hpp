@@ -64,7 +64,7 @@ struct RmaOp : RmaWish {
     bool is_emulated = false;  // an atomic: `compare` is the guess
     bool is_there = false;     // it has taken effect at the target
     bool awaits_down = false;  // the target is to end its side of a lost rail first
-    // Its notice is in the window of that one, and has not gone.
+    // The window of that one has its notice, which has not gone.
     RmaSender* owes_notice = nullptr;
     ucs_status_t status = UCS_OK;  // the first failure
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
