@@ -2,7 +2,6 @@
 #include "protocols/worker/peer_table.hpp"
 
 #include <new>
-#include <unordered_set>
 #include <utility>
 
 #include "protocols/eager/receiver.hpp"
@@ -21,53 +20,24 @@ Endpoint* PeerTable::endpoint_to(std::uint64_t peer_id) const {
     return found == endpoints_.end() ? nullptr : found->second.get();
 }
 
-PeerTable::Peer& PeerTable::peer_of(std::uint64_t peer_id) {
-    const auto found = peers_.find(peer_id);
-    if (found != peers_.end())
-        return found->second;
-    if (peers_.size() >= peers_max_)
-        forget_idle();
-    std::uint32_t source = static_cast<std::uint32_t>(peers_.size() + 1);
-    if (!free_sources_.empty()) {
-        source = free_sources_.back();
-        free_sources_.pop_back();
-    }
-    return peers_.try_emplace(peer_id, Peer{source, 0, 0, 0, false}).first->second;
-}
-
-/// Peers that have gone are remembered for a while, because something of theirs may come late: they
-/// are forgotten when this finds them unused for the second time. Those that a message is kept of,
-/// or that the program has an endpoint to, are in use.
-void PeerTable::forget_idle() {
-    ucs::ReserveHashSet<std::uint32_t> used;
+/// Peers that a message is kept of, or that the program has an endpoint to, are in use.
+void PeerTable::find_used(UsedSources& used) const {
     const auto is_used = [&](const Endpoint& ep) {
-        used.insert(ep.source);
+        used.sources.insert(ep.source);
         if (is_to_tx_context(ep))
-            used.insert(peers_.find(ep.peer_id)->second.source);
+            used.sources.insert(records_.known_source(ep.peer_id));
     };
     for (const auto& [id, ep] : endpoints_)
         is_used(*ep);
     for (const auto& [ep, owned] : detached_)
         is_used(*ep);
-    std::size_t messages = 0;
     for (const bool is_tagged : {false, true}) {
         MatchSpace& in = worker_.space(is_tagged);
         for (const UnexpectedMessage* at = in.unexpected.oldest(); at != nullptr; at = at->newer) {
-            used.insert(at->source);
-            ++messages;
+            used.sources.insert(at->source);
+            ++used.messages;
         }
     }
-    for (auto at = peers_.begin(); at != peers_.end();) {
-        Peer& peer = at->second;
-        const bool was_idle = std::exchange(peer.is_idle, !used.contains(peer.source));
-        if (!was_idle || !peer.is_idle) {
-            ++at;
-            continue;
-        }
-        free_sources_.push_back(peer.source);
-        at = peers_.erase(at);
-    }
-    peers_max_ = 2 * peers_.size() + kPeersMin + messages / kMessagesPerPeer;
 }
 
 Endpoint* PeerTable::make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id) {
@@ -75,9 +45,9 @@ Endpoint* PeerTable::make_endpoint(std::uint64_t peer_id, std::uint64_t worker_i
     owned->id = worker_.endpoints().add(*owned);
     if (owned->id == 0)
         return nullptr;
-    peer_of(peer_id);
+    records_.source_of(peer_id);
     Endpoint* ep = (endpoints_[peer_id] = std::move(owned)).get();
-    ep->source = peer_of(worker_id).source;
+    ep->source = records_.source_of(worker_id);
     return ep;
 }
 
@@ -187,14 +157,9 @@ void PeerTable::release_id(Endpoint& ep) {
         worker_.device_tags()->gone(ep);
 }
 
-/// Messages of this connection may arrive after those of the next one, and must not be taken for
-/// those.
 void PeerTable::retire_id(const Endpoint& ep) {
-    if (ep.peer_names == 0)
-        return;
-    Peer& peer = peer_of(ep.peer_id);
-    peer.retired_id = ep.peer_names;
-    peer.retired_at = peer.connection;
+    if (ep.peer_names != 0)
+        records_.retire(ep.peer_id, ep.peer_names);
 }
 
 /// The endpoint is the program's, and its connection has gone: it makes a new one. Messages that it
@@ -225,16 +190,10 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     // Our own one may be of an endpoint that was closed before it came: nobody has that name.
     if (from == worker_.id() && (ep == nullptr || hello.id != ep->id))
         return true;
-    Peer& peer = peer_of(from);
-    const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
     const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
                                               (ep->peer_names == 0 && hello.known == ep->id));
-    // The peer hears from our own hello that this id is retired.
-    const bool is_retired = hello.id == peer.retired_id &&
-                            static_cast<std::int32_t>(hello.number - peer.retired_at) <= 0;
-    if (newer < 0 || (newer == 0 && !is_current) || is_retired)
+    if (!records_.admit(from, hello, is_current))
         return true;
-    peer.connection = hello.number;
     if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.retired_id) {
         reconnect(*ep);
         ep = endpoint_to(from);
@@ -308,9 +267,7 @@ void PeerTable::asked(Endpoint& ep) {
 }
 
 void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
-    Peer& peer = peer_of(ep.peer_id);
-    if (static_cast<std::int32_t>(number - peer.connection) > 0)
-        peer.connection = number;  // its hello is still to come
+    records_.note_over(ep.peer_id, number);
     if (ep.closing().has_asked())
         return ep.closing().on_left(true);
     if (ep.peer_names == 0)
@@ -522,33 +479,21 @@ void PeerTable::destroy(Endpoint& ep) {
 }
 
 void PeerTable::linger(uct_ep_h lane) {
-    if (lingering_.size() == kLingeringMax) {
-        uct_ep_destroy(lingering_.front().lane);
-        lingering_.erase(lingering_.begin());
-    }
-    lingering_.push_back({lane, ucs::clock_now_ns() + kLingerNs});
+    lingering_.add(lane, ucs::clock_now_ns());
     worker_.ask_slow_work();
 }
 
 bool PeerTable::destroy_arrived() {
     if (lingering_.empty()) [[likely]]
         return false;
-    const std::uint64_t now = ucs::clock_now_ns();
-    std::erase_if(lingering_, [now](const Lingering& each) {
-        const ucs_status_t flushed = uct_ep_flush(each.lane, UCT_FLUSH_FLAG_LOCAL, nullptr);
-        if ((flushed == UCS_INPROGRESS || flushed == UCS_ERR_NO_RESOURCE) && now < each.until)
-            return false;
-        uct_ep_destroy(each.lane);
-        return true;
-    });
+    lingering_.destroy_arrived(ucs::clock_now_ns());
     if (!lingering_.empty())
         worker_.ask_slow_work();
     return !lingering_.empty();
 }
 
 void PeerTable::clear() {
-    for (const Lingering& each : std::exchange(lingering_, {}))
-        uct_ep_destroy(each.lane);
+    lingering_.clear();
     endpoints_.clear();
     detached_.clear();
 }

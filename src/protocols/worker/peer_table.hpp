@@ -19,6 +19,8 @@
 #include <string>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/connect/lingering_lanes.hpp"
+#include "protocols/connect/peer_records.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/notices.hpp"
 #include "ucs/log/repeats.hpp"
@@ -36,7 +38,7 @@ class PeerTable {
     // ---- Endpoints
 
     /// Peers, also some that have no endpoint any more.
-    std::size_t remembered() const { return peers_.size(); }
+    std::size_t remembered() const { return records_.size(); }
     /// nullptr: none.
     Endpoint* endpoint_to(std::uint64_t peer_id) const;
     /// `flags`: TW_EP_x.
@@ -72,7 +74,7 @@ class PeerTable {
 
     std::uint32_t next_connection() { return ++connections_; }
     /// The id by which the latest ended connection to the worker named itself; 0: none.
-    std::uint32_t retired_id_of(std::uint64_t peer_id) { return peer_of(peer_id).retired_id; }
+    std::uint32_t retired_id_of(std::uint64_t peer_id) { return records_.retired_id_of(peer_id); }
     /// False: the hello cannot be taken.
     bool on_hello(std::uint64_t from, HelloMessage message);
     /// The connection has ended and the program wants the endpoint: it makes a new connection.
@@ -113,15 +115,6 @@ class PeerTable {
     bool destroy_arrived();
 
   private:
-    /// State of a peer that outlives its connections.
-    struct Peer {
-        std::uint32_t source;      // in matching
-        std::uint32_t connection;  // the latest that it has made
-        std::uint32_t retired_id;  // how the latest of ours that is over named it; 0: not at all
-        std::uint32_t retired_at;  // `connection` then: a later one may have that id again
-        bool is_idle;              // nothing was left of it at the last look
-    };
-
     struct LaneFailure {
         uct_ep_h lane;
         ucs_status_t status;
@@ -137,22 +130,11 @@ class PeerTable {
         bool is_told;
     };
 
-    struct Lingering {
-        uct_ep_h lane;
-        std::uint64_t until;  // ns
-    };
-
     static constexpr unsigned kPassesToEnd = 64;
-    static constexpr std::uint64_t kLingerNs = 100'000'000;
-    /// However fast peers come and go: the oldest give way.
-    static constexpr std::size_t kLingeringMax = 16;
     static constexpr std::uint64_t kRefusalNs = 2'000'000'000;
     static constexpr std::size_t kRefusalsMax = 64;  // at a time
-    static constexpr std::size_t kPeersMin = 64;
-    static constexpr std::size_t kMessagesPerPeer = 16;
 
-    Peer& peer_of(std::uint64_t peer_id);
-    void forget_idle();
+    void find_used(UsedSources& used) const;
     Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     void retire_id(const Endpoint& ep);
@@ -169,18 +151,18 @@ class PeerTable {
     // Failed or replaced; the program has not closed them, or they have not been destroyed.
     ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> detached_;
     ucs::ReserveHashMap<uct_ep_h, Endpoint*> lanes_;
-    ucs::ReserveVector<LaneFailure> lane_failures_;   // seen outside of progress
-    ucs::ReserveHashMap<std::uint64_t, Peer> peers_;  // those that are, and some that were
-    ucs::ReserveVector<std::uint32_t> free_sources_;  // of those that were forgotten
-    std::size_t peers_max_ = kPeersMin;               // then forget_idle() looks
-    std::uint64_t unreachable_ = 0;                   // the peer that was logged as that last
+    ucs::ReserveVector<LaneFailure> lane_failures_;  // seen outside of progress
+    PeerRecords records_{this, [](void* table, UsedSources& used) {
+                             static_cast<const PeerTable*>(table)->find_used(used);
+                         }};
+    std::uint64_t unreachable_ = 0;  // the peer that was logged as that last
     std::uint32_t connections_ = 0;
     std::size_t unasked_ = 0;   // endpoints that are
     std::size_t refusals_ = 0;  // among endings_
     ucs::Repeats refused_;
     ucs::ReserveVector<Endpoint*> wireup_;
     ucs::ReserveVector<Ending> endings_;
-    ucs::ReserveVector<Lingering> lingering_;
+    LingeringLanes lingering_;
     ucs::ReserveVector<Endpoint*> retired_;
     Notices notices_;
 };
