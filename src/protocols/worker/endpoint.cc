@@ -113,20 +113,21 @@ ucs_status_t Endpoint::start_message(Request& request) {
 }
 
 void Endpoint::update_direct() {
-    const bool is_direct = has_sent_ && lane_.state == EpState::kReady &&
+    const bool is_direct = direct_.has_sent && lane_.state == EpState::kReady &&
                            lane_.over->short_max >= sizeof(Header) && !lane_.over->matches_tags() &&
                            queue_.may_pass() && !lane_.eager_is_paused && !lane_.is_paused &&
                            window_.is_open() && !closing_.is_closing() && !closing_.has_asked();
-    is_direct_ = is_direct;
+    direct_.is_open = is_direct;
     // The fast path leaves the rest to the lane, which may gather.
-    const std::size_t end = is_direct && !gathers(*lane_.over) ? short_data_max_ + 1 : 0;
-    direct_end_.store(end, std::memory_order_relaxed);
+    const std::size_t end = is_direct && !gathers(*lane_.over) ? direct_.short_data_max + 1 : 0;
+    direct_.end.store(end, std::memory_order_relaxed);
     if (worker.is_multi)
         return;
-    unlocked_end_ = end;
-    const bool is_free = has_sent_ && lane_.state == EpState::kReady && !gathers(*lane_.over) &&
-                         queue_.may_pass_directly() && !closing_.is_closing() &&
-                         !closing_.has_asked() && lane_.over->can_get() && lane_.over->can_put();
+    direct_.unlocked_end = end;
+    const bool is_free = direct_.has_sent && lane_.state == EpState::kReady &&
+                         !gathers(*lane_.over) && queue_.may_pass_directly() &&
+                         !closing_.is_closing() && !closing_.has_asked() && lane_.over->can_get() &&
+                         lane_.over->can_put();
     rma_lane.put_end = is_free ? lane_.over->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? lane_.over->attr().cap.get.max_short + 1 : 0;
 }
@@ -139,12 +140,12 @@ void Endpoint::write_out(const tw_op_t* op) {
 }
 
 void Endpoint::opened() {
-    has_sent_ = false;
+    direct_.has_sent = false;
     update_direct();
 }
 
 void Endpoint::begin_sending() {
-    has_sent_ = true;
+    direct_.has_sent = true;
     update_direct();
 }
 
@@ -205,8 +206,8 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     worker.awaited.know(*this);
     const std::size_t most = rail.short_max;
     // The fast path does not check whether a message is injected.
-    short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
-                                            worker.options().inject_bytes);
+    direct_.short_data_max = std::min<std::size_t>(
+        most > sizeof(Header) ? most - sizeof(Header) : 0, worker.options().inject_bytes);
     const auto matches = [](const PeerRail& other) {
         return (other.flags & kRailMatchesTags) != 0;
     };

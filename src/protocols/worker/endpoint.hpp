@@ -3,7 +3,7 @@
 //
 // 1. All messages of the program and all that must stay in order with them go by one lane, which is
 //    chosen before the first of them and never changes.
-// 2. A message is sent at once only if none waits (direct_end_); so they leave in the order of
+// 2. A message is sent at once only if none waits (DirectPath); so they leave in the order of
 //    their calls.
 // 3. Operations not yet sent, or not yet answered by the peer, are in the SendQueue, in Flushes, or
 //    in `outstanding`; fail() ends all of these, once.
@@ -77,6 +77,28 @@ inline bool is_urgent(const tw_op_t* op) {
     return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
 }
 
+/// Whether messages may go at once, and how long they may be. Endpoint writes it, with the lock.
+struct DirectPath {
+    // Shorter ones take the fast path. Relaxed: a thread sees an end or a failure that it was told
+    // of, and no other matters.
+    std::atomic<std::size_t> end{0};
+    std::size_t unlocked_end = 0;  // the same where calls take no lock; else 0
+    std::size_t short_data_max = 0;
+    bool has_sent = false;  // the program, since it has the endpoint
+    bool is_open = false;   // what `end` depends on but for the lane
+};
+
+/// Marks of an endpoint in the lists and counts of its worker. PeerTable writes those that name no
+/// other.
+struct EpMarks {
+    bool wants_wireup = false;   // it is asked to work_slowly()
+    bool is_retired = false;     // it is asked whether it can go
+    bool is_up = false;          // the connection was told of, and its end was not
+    bool has_notice = false;     // the program is to be told of its failure (Notices)
+    bool is_unasked = false;     // made by its peer; the program has never had it
+    std::uint32_t draining = 0;  // requests of it whose data a device still moves (WorkerCore)
+};
+
 class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public MatchPeer {
   public:
     /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
@@ -102,20 +124,20 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     // ---- Sending
 
     bool may_send_short(std::size_t length) const {
-        return length < direct_end_.load(std::memory_order_relaxed);
+        return length < direct_.end.load(std::memory_order_relaxed);
     }
     bool may_send_short_imm(std::size_t length) const {
-        const std::size_t end = direct_end_.load(std::memory_order_relaxed);
+        const std::size_t end = direct_.end.load(std::memory_order_relaxed);
         return end > sizeof(std::uint64_t) && length < end - sizeof(std::uint64_t);
     }
     /// An eager message may go at once: none waits, and the peer wants it.
-    bool may_send_eager() const { return is_direct_; }
+    bool may_send_eager() const { return direct_.is_open; }
     /// A call of the program, of these flags, has sent: that leaves now, for the program may not
     /// come back for long, or ever. More calls follow at once with TW_OP_MORE, and behind a
     /// callback what its lane has to do in progress.
     void write_out(const tw_op_t* op);
     /// Also without the worker's lock.
-    bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
+    bool may_send_unlocked(std::size_t length) const { return length < direct_.unlocked_end; }
     bool try_transmit_short(const void* data, std::size_t length, std::uint64_t tag,
                             bool is_tagged);
     void note_short(std::size_t length);
@@ -138,12 +160,12 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     /// The program sends, or begins a one-sided operation: in each call that takes no fast path,
     /// which the first one does not.
     void note_sending() {
-        if (!has_sent_) [[unlikely]]
+        if (!direct_.has_sent) [[unlikely]]
             begin_sending();
     }
     /// Status of a close that could not flush: success, if there was nothing to flush.
     ucs_status_t close_failure() const {
-        return has_sent_ || tx.contexts != nullptr ? lane_.failure : UCS_OK;
+        return direct_.has_sent || tx.contexts != nullptr ? lane_.failure : UCS_OK;
     }
 
     // ---- Life
@@ -198,12 +220,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     Closing closing_;  // beside them, for the ends of receives read it
 
   public:
-    bool wants_wireup = false;   // among those that PeerTable asks to work_slowly()
-    bool is_retired = false;     // among those that PeerTable asks whether they can go
-    bool is_up = false;          // the connection was told of, and its end was not
-    bool has_notice = false;     // the program is to be told of its failure
-    bool is_unasked = false;     // made by its peer; the program has never had it
-    std::uint32_t draining = 0;  // requests of it whose data a device still moves
+    EpMarks marks;
     LaneCopies copies;
 
     // By Pattern, from the first long message on that can be learnt from.
@@ -225,16 +242,9 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     ucs_status_t start_message(Request& request);
     void begin_sending();
 
-    // Fields that a short message reads, first.
-    // Shorter messages go at once, on the fast path. Written with the lock. Relaxed: a thread sees
-    // an end or a failure that it was told of, and no other matters.
-    std::atomic<std::size_t> direct_end_{0};
-    std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
+    DirectPath direct_;  // which a short message reads, before the lane
     LaneState lane_;
-    std::size_t short_data_max_ = 0;
-    bool has_sent_ = false;    // the program, since it has the endpoint
     bool lacks_keys_ = false;  // owners are asked for keys in progress
-    bool is_direct_ = false;   // what direct_end_ depends on but for the lane
     SendWindow window_{port_};
 
     SendQueue queue_{*this};

@@ -11,7 +11,7 @@ namespace tagwire::proto {
 void Notices::add_failure(Endpoint& ep, tw_status_t status, std::uint64_t after) {
     if (params_.ep_failed == nullptr)
         return;
-    ep.has_notice = true;
+    ep.marks.has_notice = true;
     Notice& notice = queue_.emplace_back();
     notice.ep = &ep;
     notice.status = status;
@@ -31,7 +31,7 @@ void Notices::add_event(std::uint64_t worker_id, tw_peer_event_t event, tw_statu
 }
 
 void Notices::drop(Endpoint& ep) {
-    if (!std::exchange(ep.has_notice, false))
+    if (!std::exchange(ep.marks.has_notice, false))
         return;
     for (Notice& notice : queue_)
         if (notice.ep == &ep)
@@ -42,7 +42,7 @@ bool Notices::is_due(std::uint64_t told) {
     if (queue_.empty() || queue_.front().after > told)
         return false;
     const Endpoint* ep = queue_.front().ep;
-    return ep == nullptr || ep->draining == 0;
+    return ep == nullptr || ep->marks.draining == 0;
 }
 
 unsigned Notices::run(std::uint64_t told) {
@@ -64,7 +64,7 @@ void Notices::tell(const Notice& notice) const {
     }
     if (notice.ep == nullptr)
         return;
-    notice.ep->has_notice = false;
+    notice.ep->marks.has_notice = false;
     if (!notice.ep->closing().is_open() || notice.ep->closing().is_closing())
         return;
     const Unlocked callback(worker_);

@@ -257,12 +257,12 @@ void PeerTable::refuse_in_progress(Endpoint& ep) {
 }
 
 void PeerTable::note_unasked(Endpoint& ep) {
-    ep.is_unasked = true;
+    ep.marks.is_unasked = true;
     ++unasked_;
 }
 
 void PeerTable::asked(Endpoint& ep) {
-    if (std::exchange(ep.is_unasked, false))
+    if (std::exchange(ep.marks.is_unasked, false))
         --unasked_;
 }
 
@@ -368,7 +368,7 @@ void PeerTable::fail_lane(const LaneFailure& failure) {
 
 void PeerTable::ask_wireup(Endpoint& ep) {
     worker_.ask_slow_work();
-    if (!std::exchange(ep.wants_wireup, true))
+    if (!std::exchange(ep.marks.wants_wireup, true))
         wireup_.push_back(&ep);
 }
 
@@ -389,21 +389,21 @@ void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
 void PeerTable::tell_up(Endpoint& ep) {
     // The program sees nothing of transmit contexts.
     const bool is_own = is_to_tx_context(ep) || ep.worker_id == worker_.id();
-    if (is_own || std::exchange(ep.is_up, true))
+    if (is_own || std::exchange(ep.marks.is_up, true))
         return;
     notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, worker_.requests().told_and_deferred());
     worker_.ask_slow_work();
 }
 
 void PeerTable::tell_event(const Endpoint& ep, tw_peer_event_t event) {
-    if (!ep.is_up)
+    if (!ep.marks.is_up)
         return;
     notices_.add_event(ep.worker_id, event, TW_OK, worker_.requests().told_and_deferred());
     worker_.ask_slow_work();
 }
 
 void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
-    if (!std::exchange(ep.is_up, false) || worker_.requests().is_silent())
+    if (!std::exchange(ep.marks.is_up, false) || worker_.requests().is_silent())
         return;
     const bool is_in_order =
         status == UCS_OK || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
@@ -435,7 +435,7 @@ void PeerTable::tell_anew(Endpoint& closed) {
 
 void PeerTable::retire(Endpoint& ep) {
     worker_.ask_slow_work();
-    if (!std::exchange(ep.is_retired, true))
+    if (!std::exchange(ep.marks.is_retired, true))
         retired_.push_back(&ep);
 }
 
@@ -448,7 +448,7 @@ unsigned PeerTable::destroy_retired() {
     worker_.requests().visit_deferred([&](const Request& told) { awaited.insert(told.ep); });
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
-        ep->is_retired = false;
+        ep->marks.is_retired = false;
         if (awaited.contains(ep)) {
             retire(*ep);  // callbacks that are told of its ends may still ask for it
         } else if (ep->closing().leave()) {
@@ -468,9 +468,9 @@ void PeerTable::destroy(Endpoint& ep) {
     detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
         worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last);
-    if (ep.wants_wireup)
+    if (ep.marks.wants_wireup)
         std::erase(wireup_, &ep);
-    if (ep.is_retired)
+    if (ep.marks.is_retired)
         std::erase(retired_, &ep);
     release_id(ep);
     if (ep.tx.part != nullptr)
@@ -521,7 +521,7 @@ void PeerTable::run_wireup() {
     ucs::ReserveVector<Endpoint*> asked;
     asked.swap(wireup_);
     for (Endpoint* ep : asked) {
-        ep->wants_wireup = false;
+        ep->marks.wants_wireup = false;
         if (!ep->work_slowly())
             ask_wireup(*ep);
     }

@@ -78,7 +78,7 @@ void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
     if (transfer == nullptr || !transfer->is_busy() || requests_.is_silent())
         return finish(request, status);
     transfer->failed_ep = request.ep;
-    ++request.ep->draining;
+    ++request.ep->marks.draining;
     list_of(*request.ep, request).erase(request);
     awaited.end(*request.ep);
     request.is_outstanding = false;
@@ -89,7 +89,7 @@ void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
 
 void WorkerCore::drained(Request& request, ucs_status_t status) {
     if (Endpoint* ep = std::exchange(request.transfer->failed_ep, nullptr)) {
-        --ep->draining;
+        --ep->marks.draining;
         ask_slow_work();  // the failure may be told
     }
     draining_.erase(request);
@@ -97,7 +97,7 @@ void WorkerCore::drained(Request& request, ucs_status_t status) {
 }
 
 void WorkerCore::detach_draining(const Endpoint& ep) {
-    if (ep.draining == 0)
+    if (ep.marks.draining == 0)
         return;
     for (Request* request = draining_.front(); request != nullptr;
          request = RequestList::next(*request))

@@ -72,7 +72,7 @@ void TxContext::tells_before(Endpoint& failed) {
     if (requests.told() == requests.told_and_deferred())
         return;
     tellings_.push_back({&failed, requests.told_and_deferred()});
-    ++failed.draining;
+    ++failed.marks.draining;
     has_news_.store(true, std::memory_order_relaxed);
 }
 
@@ -291,7 +291,7 @@ void TxContexts::settle(TxContext& context) {
         const Entry inside(*context.worker);
         failures = context.take_failures();
         for (Endpoint* ep : context.take_told()) {
-            --ep->draining;
+            --ep->marks.draining;
             front_.ask_slow_work();  // its failure may be told
         }
     }
