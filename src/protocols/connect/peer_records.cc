@@ -36,9 +36,11 @@ std::uint32_t PeerRecords::known_source(std::uint64_t peer_id) const {
 void PeerRecords::forget_idle() {
     UsedSources used;
     find_used_(owner_, used);
+    std::size_t in_use = 0;
     for (auto at = peers_.begin(); at != peers_.end();) {
         Record& peer = at->second;
         const bool was_idle = std::exchange(peer.is_idle, !used.sources.contains(peer.source));
+        in_use += peer.is_idle ? 0 : 1;
         if (!was_idle || !peer.is_idle) {
             ++at;
             continue;
@@ -46,7 +48,7 @@ void PeerRecords::forget_idle() {
         free_sources_.push_back(peer.source);
         at = peers_.erase(at);
     }
-    peers_max_ = 2 * peers_.size() + kPeersMin + used.messages / kMessagesPerPeer;
+    peers_max_ = peers_.size() + in_use + kPeersMin + used.messages / kMessagesPerPeer;
 }
 
 void PeerRecords::retire(std::uint64_t peer_id, std::uint32_t id) {

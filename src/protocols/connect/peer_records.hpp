@@ -4,8 +4,9 @@
 //
 // 1. A source is that of one peer while the peer is remembered.
 // 2. Peers that have gone are remembered for a while, because something of theirs may come late:
-//    one is forgotten when a look finds it unused for the second time. There is a look whenever
-//    there are twice as many peers as after the one before.
+//    one is forgotten when a look finds it unused for the second time. There is a look whenever as
+//    many peers have come as were in use at the look before, and a few. So there are records of
+//    three times the peers in use at most, and a few, however many have come and gone.
 // 3. Numbers of connections wrap around.
 #pragma once
 

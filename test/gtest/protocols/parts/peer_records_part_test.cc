@@ -3,6 +3,7 @@
 // forgotten when nothing is left of them.
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <random>
 #include <set>
@@ -168,6 +169,20 @@ TEST_F(PeerRecordsPart, peers_that_come_and_go_never_share_a_source) {
                 EXPECT_EQ(records_.known_source(peer), source);
         }
     });
+}
+
+TEST_F(PeerRecordsPart, records_are_as_many_as_peers_in_use_however_many_have_gone) {
+    constexpr std::size_t kHere = 40, kAtMost = 3 * kHere + 2 * 64;
+    std::deque<std::uint32_t> here;
+    for (std::uint64_t peer = 1; peer <= 20'000; ++peer) {
+        here.push_back(records_.source_of(peer));
+        in_use_.insert(here.back());
+        if (here.size() > kHere) {
+            in_use_.erase(here.front());
+            here.pop_front();
+        }
+        ASSERT_LE(records_.size(), kAtMost);
+    }
 }
 
 TEST_F(PeerRecordsPart, many_messages_that_are_kept_make_looks_rare) {
