@@ -13,6 +13,7 @@
 #include "protocols/completion/completion_counter.hpp"
 #include "protocols/parts/request_part.hpp"
 #include "protocols/wire/am_part.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -384,6 +385,7 @@ TEST_F(RequestTablePart, a_peer_that_names_any_request_finds_those_alone_that_ha
 }
 
 TEST(RequestTableMemory, whatever_has_no_memory_is_refused_and_nothing_is_lost) {
+    ASSERT_TRUE(ucs::reserve_open());
     for (unsigned long which = 1; which < 20; ++which) {
         FakeRequestWorker worker;
         proto::RequestTable& table = worker.table;
