@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "ucs/debug/check.hpp"
 #include "uct/component.hpp"
@@ -25,10 +27,15 @@ std::uint8_t byte_at(const void* address) {
 
 class WirelessMd : public uct::Md {
   public:
-    explicit WirelessMd(WirelessSettings& settings) : Md(kWireless), settings_(settings) {}
+    WirelessMd(WirelessSettings& settings, std::string device)
+        : Md(kWireless), settings_(settings), device_(std::move(device)) {}
 
     ucs_status_t query(uct_md_attr_t*) override { return UCS_OK; }
-    ucs_status_t query_tl_resources(std::vector<uct::TlDevice>*) override { return UCS_OK; }
+    ucs_status_t query_tl_resources(std::vector<uct::TlDevice>* devices) override {
+        devices->push_back(
+            {settings_.transport, device_, UCT_DEVICE_TYPE_NET, UCS_SYS_DEVICE_ID_UNKNOWN});
+        return UCS_OK;
+    }
     ucs_status_t iface_open(uct::Worker& worker, const uct_iface_params_t&, const void*,
                             uct_iface_h* iface_p) override {
         *iface_p = new WirelessIface(*this, worker, settings_);
@@ -37,6 +44,7 @@ class WirelessMd : public uct::Md {
 
   private:
     WirelessSettings& settings_;
+    const std::string device_;
 };
 
 }  // namespace
@@ -161,10 +169,10 @@ WirelessRails::~WirelessRails() {
 
 WirelessIface& WirelessRails::add(const WirelessSettings& how) {
     WirelessSettings& settings = settings_.emplace_back(how);
-    domains_.push_back({nullptr, new WirelessMd(settings), {}, false});
+    const std::string device = "wireless" + std::to_string(rails.size());
+    domains_.push_back({nullptr, new WirelessMd(settings, device), {}, false});
     proto::Resource resource{domains_.size() - 1, {}, settings.is_auxiliary};
     std::string_view(settings.transport).copy(resource.desc.tl_name, UCT_TL_NAME_MAX - 1);
-    const std::string device = "wireless" + std::to_string(rails.size());
     device.copy(resource.desc.dev_name, UCT_DEVICE_NAME_MAX - 1);
     resource.desc.dev_type = UCT_DEVICE_TYPE_NET;
     resources_.push_back(resource);
