@@ -57,8 +57,8 @@ case $case_name in
     send_lat) both ib_send_lat -x 1 -u 10 -F -s 64 -n 500 ;;
     write_bw) both ib_write_bw -x 1 -u 10 -F -s 65536 -n 50 ;;
     # For wires that lose packets: of a write of several packets the kernel's requester may repeat
-    # one as another opcode than it was (acknowledgements come while it goes back), and its responder
-    # then refuses that as an invalid request.
+    # one as another opcode than it was (acknowledgements come while it goes back), and its
+    # responder then refuses that as an invalid request.
     write_bw_packets) both ib_write_bw -x 1 -u 10 -F -s 4096 -n 400 ;;
     ucx_tag_lat)
         # soft-RoCE leaves out of a datagram's completion what UCX's filter of addresses looks at.

@@ -39,9 +39,9 @@ class alignas(64) Advisor : public ucs::FromReserve {
     /// Eager messages of one part that are sent for each one that is timed.
     static constexpr unsigned kSampleEvery = 8;
     static constexpr std::size_t kEnd = kFirst << kClasses;
-    /// Messages of this length and longer ones go by rendezvous, which then is the better way, or as
-    /// good: 512 KiB on Intel's processors, kEnd on others. On an AMD EPYC (family 25, model 1) 512
-    /// KiB take 30 us eager and 41 by rendezvous where processors are near, 51 and 42 far.
+    /// Messages of this length and longer ones go by rendezvous, which is the better way then, or
+    /// as good: 512 KiB on Intel's processors, kEnd on others. On an AMD EPYC (family 25, model 1)
+    /// 512 KiB take 30 us eager and 41 by rendezvous where processors are near, 51 and 42 far.
     static std::size_t learnt_end();
     static bool is_learnt(std::size_t bytes) { return bytes >= kFirst && bytes < learnt_end(); }
     /// A length that can be advised; kEnd: no rendezvous.

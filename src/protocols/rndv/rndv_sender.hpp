@@ -64,9 +64,9 @@ class RndvSender {
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
     /// A long message in turns has come from the peer, and this side's own times of those say that
-    /// rendezvous are faster from `threshold` on. Of two peers one leads: while such messages come,
-    /// its own go by that, too, not by what the other one advises. An exchange whose two directions
-    /// go different ways is slower than either way, and neither side alone gains by changing.
+    /// rendezvous are faster from `threshold` on. One of two peers leads: while such messages come,
+    /// its own go by that, too, instead of by what the other one advises. An exchange whose two
+    /// directions go different ways is slower than either, and no side gains alone by changing.
     void lead(std::size_t threshold);
     /// This side chooses for both directions.
     bool is_leading() const {
