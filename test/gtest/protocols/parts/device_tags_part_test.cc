@@ -47,7 +47,7 @@ struct FakeDeviceOwner {
     bool has_announced = true;
     unsigned garbage = 0, of_nobody = 0;
 
-    static const proto::DeviceTagCalls kCalls;
+    static const proto::DeviceTagCalls kDeviceCalls;
 
   private:
     static FakeDeviceOwner& of(void* owner) { return *static_cast<FakeDeviceOwner*>(owner); }
@@ -59,7 +59,7 @@ struct FakeDeviceOwner {
     }
 };
 
-constinit const proto::DeviceTagCalls FakeDeviceOwner::kCalls{
+constinit const proto::DeviceTagCalls FakeDeviceOwner::kDeviceCalls{
     .find = [](void* owner, std::uint32_t sender) -> MatchPeer* {
         return of(owner).peers.find(sender);
     },
@@ -105,7 +105,7 @@ class DeviceTagsPart : public testing::Test {
         rail_->attributes().cap.tag.recv.max_zcopy = SIZE_MAX;
         tags_ = std::make_unique<proto::DeviceTags>(
             proto::DeviceTagPorts{worker_.port, space_, owner_.peers, *rail_, &owner_,
-                                  FakeDeviceOwner::kCalls},
+                                  FakeDeviceOwner::kDeviceCalls},
             sender_mask);
     }
 
