@@ -54,8 +54,8 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .add_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.add_data(request); },
     .remove = [](void* ep, Request& request) { as_endpoint(ep).queue_.remove(request); },
     .begin_transfer =
-        [](void*, Request& request, std::span<const std::byte> keys, bool only_connections) {
-            begin_transfer(request, keys, only_connections);
+        [](void*, Request& request, std::span<const std::byte> packed, bool only_connections) {
+            begin_transfer(request, packed, only_connections);
         },
     .send_placeholder =
         [](void* ep, Request& request) { return as_endpoint(ep).eager_.send_placeholder(request); },
