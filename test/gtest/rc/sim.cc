@@ -64,12 +64,9 @@ SimConfig Sim::draw_config(std::uint64_t held) {
     const std::uint64_t senders = 4 * options_.joins;
     add("SEG_BYTES", seg_bytes_);
     add("TX_DEPTH", 4U << pick(4));
-    const std::uint64_t signal = 1 + pick(16);
     const std::uint64_t cq_depth = 64U << pick(3);
-    if (!options_.is_connectionless()) {  // dc derives them from its pool
-        add("TX_SIGNAL", signal);
+    if (!options_.is_connectionless())  // dc derives it from its pool
         add("TX_CQ_DEPTH", cq_depth);
-    }
     add("TX_BUFFERS", 1 + pick(64));
     add("RX_DEPTH", std::max<std::uint64_t>(8U << pick(3), credits * senders));
     add("RX_HELD", held);
