@@ -65,8 +65,8 @@ class Includes(unittest.TestCase):
                 ("eager/a.cc", "am/b.hpp", False),
                 ("rndv/a.cc", "worker/worker.hpp", False),
                 ("wire/a.cc", "request/b.hpp", False),
-                ("request/rail.cc", "transfer/stripe.hpp", True),
-                ("request/a.cc", "transfer/stripe.hpp", False)):
+                ("cost/scheme.cc", "request/rail.hpp", True),
+                ("cost/a.cc", "request/rail.hpp", False)):
             self.assertEqual(self.broken(place + includer, place + included),
                              [] if is_right else ["include"], (includer, included))
 
