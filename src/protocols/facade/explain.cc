@@ -154,6 +154,19 @@ std::string time_of_byte(std::uint32_t ps, std::string_view way) {
     return ps == 0 ? fmt::format("unknown {}", way) : fmt::format("{:.3f} ns {}", ps / 1000.0, way);
 }
 
+/// The threshold is this side's own, which chooses for both directions.
+void explain_leading(const Rail& rail, std::size_t from, BufferKind kind, tw_explanation_t* out) {
+    Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
+    if (out->length >= from)
+        protocol = rndv_protocol(rail.costs(), out->length, kind);
+    out->rndv_from = from;
+    out->chosen = static_cast<unsigned>(protocol);
+    out->rule =
+        "messages of about this length come as well, which this side measures and chooses by";
+    put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", from));
+    put(out->source, "this side's times of the messages that come in turns");
+}
+
 /// The threshold is the receiver's.
 void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
                     tw_explanation_t* out) {
@@ -215,9 +228,12 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     }
     if (rail.calibration().has(rail.transport(), rail.device()))
         put(out.source, rail.calibration().path());
-    if (sender != nullptr && sender->advice(Pattern::kTurns).rndv_from != 0 &&
-        kind != BufferKind::kUnmapped && choice.rule != Rule::kShort)
-        explain_advice(rail, *sender, kind, &out);
+    if (sender != nullptr && kind != BufferKind::kUnmapped && choice.rule != Rule::kShort) {
+        if (sender->is_leading(Pattern::kTurns, length))
+            explain_leading(rail, sender->advised_from(Pattern::kTurns, length), kind, &out);
+        else if (sender->advice(Pattern::kTurns).rndv_from != 0)
+            explain_advice(rail, *sender, kind, &out);
+    }
     if (sender != nullptr && sender->eager_end() < out.rndv_from)
         explain_eager_end(rail, sender->eager_end(), kind, &out);
     out.protocol_count = kProtocols;

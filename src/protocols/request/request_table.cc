@@ -377,13 +377,11 @@ void RequestTable::call_back(Request& request) {
     const Counted counted(request);
     release(request);
     if (is_internal)
-        return complete(&done);  // the library's own, which relies on the lock
+        return complete(&done);             // the library's own, which relies on the lock
+    const InCallback callback(attention_);  // which needs the lock at both of its ends
     if (port_.is_multi)
         port_.leave(port_.owner);
-    {
-        const InCallback callback(attention_);
-        complete(&done);
-    }
+    complete(&done);
     if (port_.is_multi)
         port_.enter_again(port_.owner);
 }

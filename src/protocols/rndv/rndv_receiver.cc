@@ -307,8 +307,11 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing
     }
     const auto time = static_cast<double>(timing.until(ucs::ticks_now()));
     const bool has_news = own->add(is_rndv, bytes, time, timing.is_sample);
-    if (timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id)
-        ep.rndv().lead(own->threshold());
+    // Not before both ways have been compared; and messages of a transmit context are answered by
+    // another endpoint.
+    if (timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id && !is_to_tx_context(ep) &&
+        own->time_of_byte(false, bytes) != 0 && own->time_of_byte(true, bytes) != 0)
+        ep.rndv().lead(own->threshold(), bytes);
     if (!has_news)
         return;
     worker_.count(WorkerCounter::kAdvice);

@@ -68,6 +68,10 @@ constexpr std::uint8_t flag_of(Pattern pattern) {
     return pattern == Pattern::kStream ? kRtsOfStream : 0;
 }
 
+bool has_gone_a_way(const Request& request) {
+    return request.is_announced || request.offset != 0 || request.has_gone;
+}
+
 }  // namespace
 
 bool can_put_from(const Request& request, const Domain& domain) {
@@ -76,6 +80,8 @@ bool can_put_from(const Request& request, const Domain& domain) {
 }
 
 bool RndvSender::takes(const Request& request) {
+    if (has_gone_a_way(request))  // asked again, at each step of the queue
+        return request.is_announced && request.is_rndv;
     const bool is_learnt = is_learnt_of(request);
     const bool is_known = is_learnt && request.order == last_.order;
     const Pattern now = is_known ? last_.pattern : pattern();
@@ -90,13 +96,13 @@ bool RndvSender::takes(const Request& request) {
 }
 
 MessageState RndvSender::state_of(const Request& request, Pattern pattern) const {
-    MessageState state = state_of(request.buffer, pattern);
+    MessageState state = state_of(request.buffer, request.buffer.length, pattern);
     // The peer keeps a message that waits for its place in one buffer.
     if (goes_as_tagged(request, rail()))
         state.in_order_max = rail().bcopy_max - sizeof(Envelope);
     state.trial_max = rail().costs().eager_max;
     state.trial = is_learnt_of(request) ? trial_of(request, pattern) : Trial::kNone;
-    state.has_begun = request.is_announced || request.offset != 0 || request.has_gone;
+    state.has_begun = has_gone_a_way(request);
     state.is_rndv = request.is_announced && request.is_rndv;
     state.is_urgent = (request.flags & TW_OP_URGENT) != 0;
     state.is_eager_paused = to_.lane.eager_is_paused;
@@ -107,10 +113,9 @@ MessageState RndvSender::state_of(const Request& request, Pattern pattern) const
 Trial RndvSender::trial_of(const Request& request, Pattern pattern) const {
     if (request.order == last_.order)
         return last_.is_trial ? Trial::kSame : Trial::kNone;
-    const Advised& advised = advised_[index_of(pattern)];
-    if (advised.trials == 0)
+    if (!wants_trial(request.buffer.length, pattern))
         return Trial::kNone;
-    return advised.tries_rndv ? Trial::kRndv : Trial::kEager;
+    return advised_[index_of(pattern)].tries_rndv ? Trial::kRndv : Trial::kEager;
 }
 
 /// The receiver learns nothing of lists, nor of active messages: their data waits for the program.
@@ -141,10 +146,10 @@ Pattern RndvSender::pattern_of(const Request& request) const {
 bool RndvSender::is_long_eager_untimed(std::size_t length) {
     const bool is_learnt = to_.lane.is_learning();
     const Pattern now = is_learnt ? pattern() : Pattern::kTurns;
-    const bool is_eager = !choose(length, state_of(Buffer{}, now)).is_rndv;
+    const bool is_eager = !choose(length, state_of(Buffer{}, length, now)).is_rndv;
     if (!is_learnt || !is_eager)
         return is_eager;
-    if (advised_[index_of(now)].trials > 0 || until_sample_ == 0)
+    if (wants_trial(length, now) || until_sample_ == 0)
         return false;
     --until_sample_;
     return true;
@@ -169,11 +174,10 @@ void RndvSender::set_eager_max(std::uint64_t bytes) {
     eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
-void RndvSender::lead(std::size_t threshold) {
-    Advised& turns = advised_[index_of(Pattern::kTurns)];
+void RndvSender::lead(std::size_t threshold, std::size_t bytes) {
     led_from_ = learnt_from(threshold);
-    led_at_ = turns.messages;
-    turns.trials = 0;
+    led_bytes_ = bytes;
+    led_at_ = advised_[index_of(Pattern::kTurns)].messages;
 }
 
 /// A threshold of a receiver's, without what is not learnt.
@@ -195,7 +199,7 @@ bool RndvSender::on_advice(Advice message) {
     Advised& advised = advised_[index_of(pattern)];
     if (message.regime != advised.advice.regime)
         advised.regime_since = advised.messages;
-    advised.trials = pattern == Pattern::kTurns && is_leading() ? 0 : trials;
+    advised.trials = trials;
     advised.tries_rndv = (message.trials & kTrialsOfEager) == 0;
     const std::uint32_t before = advised.advice.rndv_from;
     advised.advice = message;
@@ -308,8 +312,9 @@ bool RndvSender::may_start_at_once(const Request& request) const {
 bool RndvSender::try_start_at_once(Request& request, std::uint64_t order) {
     const Pattern now = pattern();
     if (!may_start_at_once(request) ||
-        !choose(request.buffer.length, state_of(request.buffer, now)).is_rndv ||
-        advised_[index_of(now)].trials != 0 || to_.worker.requests.assign_id(request) == 0)
+        !choose(request.buffer.length, state_of(request.buffer, request.buffer.length, now))
+             .is_rndv ||
+        wants_trial(request.buffer.length, now) || to_.worker.requests.assign_id(request) == 0)
         return false;
     if (send_lent(request, now) != UCS_OK) {
         to_.worker.requests.release_id(request);

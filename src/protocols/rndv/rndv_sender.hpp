@@ -51,7 +51,7 @@ class RndvSender {
     bool is_eager_untimed(std::size_t length, bool is_am = false, bool is_urgent = false) {
         if (Advisor::is_learnt(length) && !is_am && !is_urgent)
             return is_long_eager_untimed(length);
-        MessageState state = state_of(Buffer{}, Pattern::kTurns);
+        MessageState state = state_of(Buffer{}, length, Pattern::kTurns);
         state.is_urgent = is_urgent;
         return !choose(length, state).is_rndv;
     }
@@ -63,19 +63,21 @@ class RndvSender {
     void set_eager_max(std::uint64_t bytes);
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
-    /// A long message in turns has come from the peer, and this side's own times of those say that
-    /// rendezvous are faster from `threshold` on. One of two peers leads: while such messages come,
-    /// its own go by that, too, instead of by what the other one advises. An exchange whose two
-    /// directions go different ways is slower than either, and no side gains alone by changing.
-    void lead(std::size_t threshold);
+    /// A long message of `bytes` bytes has come in turns, and this side's own times of such ones
+    /// say that rendezvous are faster from `threshold` on. One of two peers leads: while such
+    /// messages come, its own of about that length go by that, too, instead of by what the other
+    /// one advises. An exchange whose two directions go different ways is slower than either, and
+    /// no side gains alone by changing.
+    void lead(std::size_t threshold, std::size_t bytes);
     /// This side chooses for both directions.
-    bool is_leading() const {
+    bool is_leading(Pattern pattern, std::size_t length) const {
         const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
-        return led_from_ != 0 && messages - led_at_ <= kLeads;
+        return pattern == Pattern::kTurns && led_from_ != 0 && messages - led_at_ <= kLeads &&
+               length / 2 < led_bytes_ && led_bytes_ / 2 < length;
     }
-    /// Length from which a plain message of this pattern goes by rendezvous; 0: by the costs.
-    std::size_t advised_from(Pattern pattern) const {
-        return pattern == Pattern::kTurns && is_leading() ? led_from_ : advice(pattern).rndv_from;
+    /// Length from which a plain message of `length` bytes would go by rendezvous; 0: by the costs.
+    std::size_t advised_from(Pattern pattern, std::size_t length) const {
+        return is_leading(pattern, length) ? led_from_ : advice(pattern).rndv_from;
     }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice(Pattern pattern) const { return advised_[index_of(pattern)].advice; }
@@ -152,12 +154,15 @@ class RndvSender {
     std::size_t learnt_from(std::size_t threshold) const;
     void count_learnt(const Request& request, Pattern pattern, bool is_trial);
     /// Thresholds of a message that comes now.
-    MessageState state_of(const Buffer& buffer, Pattern pattern) const {
+    MessageState state_of(const Buffer& buffer, std::size_t length, Pattern pattern) const {
         return {.rndv_from = rail().rndv_from(buffer),
-                .advised_from = buffer.list == nullptr ? advised_from(pattern) : 0,
+                .advised_from = buffer.list == nullptr ? advised_from(pattern, length) : 0,
                 .eager_end = eager_end_};
     }
     MessageState state_of(const Request& request, Pattern pattern) const;
+    bool wants_trial(std::size_t length, Pattern pattern) const {
+        return advised_[index_of(pattern)].trials != 0 && !is_leading(pattern, length);
+    }
     Trial trial_of(const Request& request, Pattern pattern) const;
     Pattern pattern_of(const Request& request) const;
     bool awaits_receiver(const Request* request) const;
@@ -172,6 +177,7 @@ class RndvSender {
     std::size_t eager_end_ = SIZE_MAX;
     std::array<Advised, kPatterns> advised_;
     std::size_t led_from_ = 0;  // threshold of lead()
+    std::size_t led_bytes_ = 0;
     std::uint64_t led_at_ = 0;  // Advised::messages then
     LastLong last_;
     unsigned until_sample_ = 0;  // eager messages that need not be timed

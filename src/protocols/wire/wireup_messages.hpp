@@ -38,7 +38,7 @@ struct Wireup {
     std::uint64_t from;  // worker ids
     std::uint64_t to;
 };
-inline constexpr std::uint32_t kWireVersion = 10;
+inline constexpr std::uint32_t kWireVersion = 11;
 /// `op` is one of WireupOp; `behind` is a hello or an offer.
 [[nodiscard]] bool decode(WireBytes bytes, Wireup* message, WireBytes* behind);
 

@@ -324,6 +324,12 @@ TEST_F(CalibratedCopies, are_beside_the_costs_and_checked_like_them) {
         EXPECT_NE(at, std::string::npos) << from;
         return text.replace(at, from.size(), to);
     };
+    for (const char* retired : {"in_rep", "in_demote"}) {
+        write(with("\"in_nontemporal\": [",
+                   std::string("\"") + retired + "\": [[4096, 1]], \"in_nontemporal\": ["));
+        unsetenv("TAGWIRE_CALIBRATION");
+        EXPECT_EQ(copy_in(1 << 20), "nontemporal") << "a file of before " << retired << " went";
+    }
     for (const std::string& text :
          {with("in_nontemporal", "in_pigeons"), with("in_nontemporal", "nontemporal"),
           with("\"in_nontemporal\": [", "\"in_nontemporal\": 7, \"in_libc\": ["),

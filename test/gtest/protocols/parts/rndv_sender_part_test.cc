@@ -216,32 +216,43 @@ TEST_F(RndvSenderPart, so_many_messages_are_tried_the_other_way_and_each_keeps_i
 
 TEST_F(RndvSenderPart, who_leads_sends_as_it_receives_and_tries_nothing_for_the_other) {
     rail_.set_learning();
-    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, 3)));
-    sender_.lead(kLong);
-    EXPECT_TRUE(sender_.is_leading());
+    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, proto::kTrialsOfEager + 3)));
+    sender_.lead(kLong, kShort);
+    EXPECT_TRUE(sender_.is_leading(Pattern::kTurns, kShort));
+    EXPECT_FALSE(sender_.is_leading(Pattern::kStream, kShort));
     EXPECT_FALSE(sender_.takes(message(kShort)));
+    EXPECT_EQ(sender_.advised_from(Pattern::kTurns, kShort), kLong);
+    ++worker_.arrivals;
+    sender_.lead(Advisor::kFirst, kShort);
+    EXPECT_TRUE(sender_.takes(message(kShort)));
+}
+
+TEST_F(RndvSenderPart, who_leads_follows_the_advice_for_other_lengths_than_come) {
+    rail_.set_learning();
+    ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst)));
+    sender_.lead(Advisor::kEnd, kShort);
+    EXPECT_FALSE(sender_.takes(message(kShort)));
+    EXPECT_TRUE(sender_.takes(message(kLong)));
+    EXPECT_EQ(sender_.advised_from(Pattern::kTurns, kLong), Advisor::kFirst);
     ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, proto::kTrialsOfEager + 1)));
     ++worker_.arrivals;
-    EXPECT_TRUE(sender_.takes(message(kLong)));
-    sender_.lead(Advisor::kFirst);
-    ++worker_.arrivals;
-    EXPECT_TRUE(sender_.takes(message(kShort)));
+    EXPECT_FALSE(sender_.takes(message(kLong))) << "it is tried";
 }
 
 TEST_F(RndvSenderPart, who_hears_nothing_of_the_peer_for_some_messages_leads_no_more) {
     rail_.set_learning();
     ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst)));
-    sender_.lead(kLong);
+    sender_.lead(kLong, kShort);
     unsigned eager = 0;
     while (!sender_.takes(message(kShort)) && eager < 100) {
         ++eager;
         ++worker_.arrivals;  // of other peers
     }
     EXPECT_EQ(eager, 2 * Advisor::kSampleEvery + 1);
-    EXPECT_FALSE(sender_.is_leading());
-    sender_.lead(kLong);
+    EXPECT_FALSE(sender_.is_leading(Pattern::kTurns, kShort));
+    sender_.lead(kLong, kShort);
     sender_.begin_anew();
-    EXPECT_FALSE(sender_.is_leading());
+    EXPECT_FALSE(sender_.is_leading(Pattern::kTurns, kShort));
 }
 
 TEST_F(RndvSenderPart, messages_without_one_of_the_peer_in_between_are_a_stream) {
