@@ -419,7 +419,8 @@ endfunction()
 # At the end of a product's CMakeLists.txt: its tests, where it is configured alone. In the whole
 # tree they come behind the targets of all products.
 macro(tw_add_tests_alone)
-    if(PROJECT_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND TAGWIRE_BUILD_TESTS)
+    if(PROJECT_IS_TOP_LEVEL AND PROJECT_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND
+       TAGWIRE_BUILD_TESTS)
         enable_testing()
         add_subdirectory(${tw_tree}/test/gtest ${PROJECT_BINARY_DIR}/test/gtest)
         foreach(folder ${ARGN})

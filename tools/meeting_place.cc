@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/meeting_place.hpp"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -31,12 +32,18 @@ void remove_directory(const std::string& path) {
     }
 }
 
-/// Runs in a session of its own, so that signals to the command's process group miss it, and holds
-/// none of the command's descriptors open.
-[[noreturn]] void keep(const std::string& path, int pipe) {
+/// Runs in a session of its own, so that signals to the command's process group miss it, and those
+/// to all processes of its name end it no sooner than the command. Holds none of the command's
+/// descriptors open, nor its directory.
+[[noreturn]] void keep(const std::string& path, int socket) {
     setsid();
-    dup2(pipe, STDIN_FILENO);
-    close_range(STDIN_FILENO + 1, ~0U, 0);
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, nullptr);
+    dup2(socket, STDIN_FILENO);
+    closefrom(STDIN_FILENO + 1);
+    if (chdir("/") != 0)
+        _exit(errno);
     char byte = 0;
     ssize_t count = 0;
     while ((count = read(STDIN_FILENO, &byte, 1)) < 0 && errno == EINTR) {
@@ -48,14 +55,14 @@ void remove_directory(const std::string& path) {
 
 /// Starts the keeper as nobody's child, for the command waits for all of its children. False: errno
 /// has the reason.
-bool start_keeper(const std::string& path, int pipe) {
+bool start_keeper(const std::string& path, int socket) {
     const pid_t between = fork();
     if (between < 0)
         return false;
     if (between == 0) {
         const pid_t keeper = fork();
         if (keeper == 0)
-            keep(path, pipe);
+            keep(path, socket);
         _exit(keeper < 0 ? errno : 0);
     }
     int status = 0;
@@ -67,20 +74,34 @@ bool start_keeper(const std::string& path, int pipe) {
     return false;
 }
 
+/// Makes it in the user's directory of temporary files, or, if that cannot be used, in /dev/shm.
+std::string make_directory() {
+    std::error_code error;
+    const fs::path own = fs::temp_directory_path(error);
+    std::string reason = error.message();
+    for (const fs::path& folder : {own, fs::path("/dev/shm")}) {
+        if (folder.empty())
+            continue;
+        std::string path = (fs::absolute(folder, error) / "tagwire-run-XXXXXX").string();
+        if (!error && mkdtemp(path.data()) != nullptr)
+            return path;
+        if (!own.empty() && folder == own)
+            reason = own.string() + ": " + (error ? error.message() : std::strerror(errno));
+    }
+    throw Failure(
+        "the ranks have no directory to meet in: expected one in which this user can "
+        "make another (TMPDIR, else /tmp): " +
+        reason);
+}
+
 }  // namespace
 
-MeetingPlace::MeetingPlace() {
-    std::error_code error;
-    path_ = fs::absolute(fs::temp_directory_path(error)) / "tagwire-run-XXXXXX";
-    if (error || mkdtemp(path_.data()) == nullptr) {
-        throw Failure(text("the ranks have no directory to meet in: %s: %s", path_.c_str(),
-                           error ? error.message().c_str() : std::strerror(errno)));
-    }
+MeetingPlace::MeetingPlace() : path_(make_directory()) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         const std::string reason = std::strerror(errno);
         remove_directory(path_);
-        throw Failure("pipe: " + reason);
+        throw Failure("socketpair: " + reason);
     }
     const bool is_kept = start_keeper(path_, ends[0]);
     const std::string reason = std::strerror(errno);
@@ -95,7 +116,7 @@ MeetingPlace::MeetingPlace() {
 
 MeetingPlace::~MeetingPlace() {
     remove_directory(path_);
-    [[maybe_unused]] const ssize_t told = write(keeper_, "", 1);
+    [[maybe_unused]] const ssize_t told = send(keeper_, "", 1, MSG_NOSIGNAL);
     close(keeper_);
 }
 

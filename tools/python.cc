@@ -22,8 +22,10 @@ std::vector<std::string> python_command(const char* program) {
                  kPython, kPython));
     }
     std::error_code error;
-    const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
-    const auto file = (own.parent_path() / TAGWIRE_TOOLS_REPORT / program).lexically_normal();
+    const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    auto file = beside / "tagwire-report" / program;  // in a build tree
+    if (access(file.c_str(), R_OK) != 0)
+        file = (beside / TAGWIRE_TOOLS_REPORT / program).lexically_normal();
     if (error || access(file.c_str(), R_OK) != 0)
         throw Failure(text("%s, which is installed with this command, is not there", file.c_str()));
     // Without the user's own modules and settings, and without files of compiled modules.

@@ -48,13 +48,15 @@ cmake_minimum_required(VERSION 3.25)
 project(outer LANGUAGES C CXX)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(TAGWIRE_PRODUCTS library)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 add_subdirectory("$(realpath "$source")" tagwire)
 add_subdirectory("$(realpath "$source")/vhca" vhca)
+add_subdirectory("$(realpath "$source")/tools" tools)
 END
 cmake -G Ninja -S "$out/outer" -B "$out/outer/build" "${options[@]:0:1}" >"$out/outer.log" 2>&1 ||
     { cat "$out/outer.log"; echo "FAILED: a project that takes both folders"; exit 1; }
-if grep '"command": .*vhca.*\.cc' "$out/outer/build/compile_commands.json" | grep -v -- -std=c++20
-then
+compiled=$(grep '"command": .*vhca.*\.cc' "$out/outer/build/compile_commands.json")
+if [[ -z $compiled ]] || grep -v -- -std=c++20 <<<"$compiled"; then
     echo "FAILED: a product in another project's build is compiled by another standard"
     exit 1
 fi

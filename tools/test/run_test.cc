@@ -156,6 +156,13 @@ TEST(Run, ranks_meet_in_a_directory_of_their_user_that_goes_with_the_job) {
     }
 }
 
+TEST(Run, ranks_meet_elsewhere_where_the_named_folder_cannot_be_used) {
+    const Setting temporary("TMPDIR", "/no/such");
+    const Finished finished = tagwire(run_of({"-n", "2"}, "echo ${TAGWIRE_BOOTSTRAP%/*}"));
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_EQ(lines_of(finished.out), std::set<std::string>{"dir:/dev/shm"});
+}
+
 TEST(Run, signals_are_passed_on) {
     Command command("TAGWIRE_TEST_COMMAND",
                     run_of({"-n", "2"},
