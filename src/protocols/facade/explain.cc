@@ -154,38 +154,46 @@ std::string time_of_byte(std::uint32_t ps, std::string_view way) {
     return ps == 0 ? fmt::format("unknown {}", way) : fmt::format("{:.3f} ns {}", ps / 1000.0, way);
 }
 
-/// The threshold is this side's own, which chooses for both directions.
-void explain_leading(const Rail& rail, std::size_t from, BufferKind kind, tw_explanation_t* out) {
-    Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
-    if (out->length >= from)
-        protocol = rndv_protocol(rail.costs(), out->length, kind);
-    out->rndv_from = from;
-    out->chosen = static_cast<unsigned>(protocol);
-    out->rule =
-        "messages of about this length come as well, which this side measures and chooses by";
-    put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", from));
-    put(out->source, "this side's times of the messages that come in turns");
+/// A threshold that was measured: the receiver's, or this side's own.
+struct Measured {
+    const Advice& advice;
+    std::size_t from;
+    std::uint64_t messages;  // in the regime
+    const char* rule;
+    std::string_view who;
+};
+
+Measured measured_by(const RndvSender& sender, std::size_t length) {
+    if (sender.is_leading(Pattern::kTurns, length)) {
+        return {sender.own_advice(), sender.advised_from(Pattern::kTurns, length),
+                sender.messages_in_own_regime(),
+                "messages of about this length come as well: this side measures them, and chooses "
+                "for both directions",
+                "this side"};
+    }
+    const Advice& advice = sender.advice(Pattern::kTurns);
+    return {advice, advice.rndv_from, sender.messages_in_regime(Pattern::kTurns),
+            "the receiver measures messages that go either way, and advises this length",
+            "the receiver"};
 }
 
-/// The threshold is the receiver's.
-void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
-                    tw_explanation_t* out) {
-    const Advice& advice = sender.advice(Pattern::kTurns);
-    const bool is_eager = out->length < advice.rndv_from;
+void explain_measured(const Rail& rail, const Measured& measured, BufferKind kind,
+                      tw_explanation_t* out) {
+    const Advice& advice = measured.advice;
     Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
-    if (!is_eager)
+    if (out->length >= measured.from)
         protocol = rndv_protocol(rail.costs(), out->length, kind);
-    out->rndv_from = advice.rndv_from;
+    out->rndv_from = measured.from;
     out->chosen = static_cast<unsigned>(protocol);
-    out->rule = "the receiver measures messages that go either way, and advises this length";
-    put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", advice.rndv_from));
+    out->rule = measured.rule;
+    put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", measured.from));
     put(out->source,
-        fmt::format(
-            "the receiver: regime {} of {} ({}), since {} messages; at a length near the "
-            "change, a byte takes {}, {}",
-            advice.regime, advice.regimes, phrase(static_cast<Advisor::Reason>(advice.reason)),
-            sender.messages_in_regime(Pattern::kTurns), time_of_byte(advice.eager_ps, "eager"),
-            time_of_byte(advice.rndv_ps, "by rendezvous")));
+        fmt::format("{}: regime {} of {} ({}), since {} messages; at a length near the "
+                    "change, a byte takes {}, {}",
+                    measured.who, advice.regime, advice.regimes,
+                    phrase(static_cast<Advisor::Reason>(advice.reason)), measured.messages,
+                    time_of_byte(advice.eager_ps, "eager"),
+                    time_of_byte(advice.rndv_ps, "by rendezvous")));
 }
 
 /// The receiver has told how much it keeps.
@@ -229,10 +237,9 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     if (rail.calibration().has(rail.transport(), rail.device()))
         put(out.source, rail.calibration().path());
     if (sender != nullptr && kind != BufferKind::kUnmapped && choice.rule != Rule::kShort) {
-        if (sender->is_leading(Pattern::kTurns, length))
-            explain_leading(rail, sender->advised_from(Pattern::kTurns, length), kind, &out);
-        else if (sender->advice(Pattern::kTurns).rndv_from != 0)
-            explain_advice(rail, *sender, kind, &out);
+        const Measured measured = measured_by(*sender, length);
+        if (measured.from != 0)
+            explain_measured(rail, measured, kind, &out);
     }
     if (sender != nullptr && sender->eager_end() < out.rndv_from)
         explain_eager_end(rail, sender->eager_end(), kind, &out);

@@ -293,6 +293,32 @@ bool Receiver::rndv_written(Request& request) {
     return true;
 }
 
+namespace {
+
+Advice advice_of(const Advisor& advisor, Pattern pattern, std::size_t bytes) {
+    const auto ps_of_byte = [&](bool rndv) {
+        const double ps = advisor.time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000;
+        return static_cast<std::uint32_t>(std::min<double>(ps, UINT32_MAX));
+    };
+    Advice advice{};
+    if (Advisor::is_threshold(advisor.threshold()))
+        advice.rndv_from = static_cast<std::uint32_t>(advisor.threshold());
+    advice.regime = static_cast<std::uint8_t>(advisor.regime());
+    advice.regimes = static_cast<std::uint8_t>(advisor.regimes());
+    advice.reason = static_cast<std::uint8_t>(advisor.reason());
+    if (pattern == Pattern::kStream)
+        advice.reason |= kAdviceOfStream;
+    if (const unsigned rndv = advisor.trials(true); rndv != 0)
+        advice.trials = static_cast<std::uint8_t>(rndv);
+    else if (const unsigned eager = advisor.trials(false); eager != 0)
+        advice.trials = static_cast<std::uint8_t>(eager + kTrialsOfEager);
+    advice.eager_ps = ps_of_byte(false);
+    advice.rndv_ps = ps_of_byte(true);
+    return advice;
+}
+
+}  // namespace
+
 /// A message of such a length is here now.
 void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing& timing) {
     if (!ep.lane_state().is_learning())
@@ -309,31 +335,17 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing
     const bool has_news = own->add(is_rndv, bytes, time, timing.is_sample);
     // Not before both ways have been compared; and messages of a transmit context are answered by
     // another endpoint.
-    if (timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id && !is_to_tx_context(ep) &&
-        own->time_of_byte(false, bytes) != 0 && own->time_of_byte(true, bytes) != 0)
-        ep.rndv().lead(own->threshold(), bytes);
+    const bool leads = timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id &&
+                       !is_to_tx_context(ep) && own->time_of_byte(false, bytes) != 0 &&
+                       own->time_of_byte(true, bytes) != 0;
+    if (!has_news && !leads)
+        return;
+    const Advice advice = advice_of(*own, timing.pattern, bytes);
+    if (leads)
+        ep.rndv().lead(advice, own->threshold(), bytes);
     if (!has_news)
         return;
     worker_.count(WorkerCounter::kAdvice);
-    const auto ps_of_byte = [&](bool rndv) {
-        const double ps = own->time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000;
-        return static_cast<std::uint32_t>(std::min<double>(ps, UINT32_MAX));
-    };
-    const Advisor& advisor = *own;
-    Advice advice{};
-    if (Advisor::is_threshold(advisor.threshold()))
-        advice.rndv_from = static_cast<std::uint32_t>(advisor.threshold());
-    advice.regime = static_cast<std::uint8_t>(advisor.regime());
-    advice.regimes = static_cast<std::uint8_t>(advisor.regimes());
-    advice.reason = static_cast<std::uint8_t>(advisor.reason());
-    if (timing.pattern == Pattern::kStream)
-        advice.reason |= kAdviceOfStream;
-    if (const unsigned rndv = advisor.trials(true); rndv != 0)
-        advice.trials = static_cast<std::uint8_t>(rndv);
-    else if (const unsigned eager = advisor.trials(false); eager != 0)
-        advice.trials = static_cast<std::uint8_t>(eager + kTrialsOfEager);
-    advice.eager_ps = ps_of_byte(false);
-    advice.rndv_ps = ps_of_byte(true);
     ep.control(advice);
 }
 

@@ -174,10 +174,10 @@ void RndvSender::set_eager_max(std::uint64_t bytes) {
     eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
-void RndvSender::lead(std::size_t threshold, std::size_t bytes) {
-    led_from_ = learnt_from(threshold);
-    led_bytes_ = bytes;
-    led_at_ = advised_[index_of(Pattern::kTurns)].messages;
+void RndvSender::lead(const Advice& own, std::size_t threshold, std::size_t bytes) {
+    const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
+    const bool is_same = led_.from != 0 && own.regime == led_.advice.regime;
+    led_ = {own, learnt_from(threshold), bytes, messages, is_same ? led_.regime_since : messages};
 }
 
 /// A threshold of a receiver's, without what is not learnt.

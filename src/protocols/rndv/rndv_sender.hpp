@@ -63,24 +63,29 @@ class RndvSender {
     void set_eager_max(std::uint64_t bytes);
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
-    /// A long message of `bytes` bytes has come in turns, and this side's own times of such ones
-    /// say that rendezvous are faster from `threshold` on. One of two peers leads: while such
-    /// messages come, its own of about that length go by that, too, instead of by what the other
-    /// one advises. An exchange whose two directions go different ways is slower than either, and
-    /// no side gains alone by changing.
-    void lead(std::size_t threshold, std::size_t bytes);
+    /// A long message of `bytes` bytes has come in turns, and this side's own times of such ones,
+    /// as it advises the peer, say that rendezvous are faster from `threshold` on. One of two peers
+    /// leads: while such messages come, its own of about that length go by that, too, instead of by
+    /// what the other one advises. An exchange whose two directions go different ways is slower
+    /// than either, and no side gains alone by changing.
+    void lead(const Advice& own, std::size_t threshold, std::size_t bytes);
     /// This side chooses for both directions.
     bool is_leading(Pattern pattern, std::size_t length) const {
         const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
-        return pattern == Pattern::kTurns && led_from_ != 0 && messages - led_at_ <= kLeads &&
-               length / 2 < led_bytes_ && led_bytes_ / 2 < length;
+        return pattern == Pattern::kTurns && led_.from != 0 && messages - led_.at <= kLeads &&
+               length / 2 < led_.bytes && led_.bytes / 2 < length;
     }
     /// Length from which a plain message of `length` bytes would go by rendezvous; 0: by the costs.
     std::size_t advised_from(Pattern pattern, std::size_t length) const {
-        return is_leading(pattern, length) ? led_from_ : advice(pattern).rndv_from;
+        return is_leading(pattern, length) ? led_.from : advice(pattern).rndv_from;
     }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice(Pattern pattern) const { return advised_[index_of(pattern)].advice; }
+    /// This side's own, where it is_leading().
+    const Advice& own_advice() const { return led_.advice; }
+    std::uint64_t messages_in_own_regime() const {
+        return advised_[index_of(Pattern::kTurns)].messages - led_.regime_since;
+    }
     /// Messages of lengths that are advised on, since the receiver's times are of that regime.
     std::uint64_t messages_in_regime(Pattern pattern) const {
         const Advised& advised = advised_[index_of(pattern)];
@@ -88,7 +93,7 @@ class RndvSender {
     }
     void begin_anew() {
         advised_ = {};
-        led_from_ = 0;
+        led_ = {};
         last_ = {};
         until_sample_ = 0;
     }
@@ -134,6 +139,14 @@ class RndvSender {
         std::uint64_t messages = 0;      // of lengths that are advised on
         std::uint64_t regime_since = 0;  // of these, at the first of the present regime
     };
+    /// The last words to lead().
+    struct Led {
+        Advice advice{};
+        std::size_t from = 0;   // threshold; 0: nothing
+        std::size_t bytes = 0;  // length of the message that had come
+        std::uint64_t at = 0;   // Advised::messages then
+        std::uint64_t regime_since = 0;
+    };
     /// The last message of a length that is advised on.
     struct LastLong {
         std::uint64_t order = UINT64_MAX;
@@ -176,9 +189,7 @@ class RndvSender {
     const RndvSenderPorts to_;
     std::size_t eager_end_ = SIZE_MAX;
     std::array<Advised, kPatterns> advised_;
-    std::size_t led_from_ = 0;  // threshold of lead()
-    std::size_t led_bytes_ = 0;
-    std::uint64_t led_at_ = 0;  // Advised::messages then
+    Led led_;
     LastLong last_;
     unsigned until_sample_ = 0;  // eager messages that need not be timed
 };
