@@ -14,8 +14,7 @@ constexpr std::size_t kBufferedLengths[] = {0,          8,     500,   9000,  kLi
 
 class MsgBuffered : private Settings, public MsgTest {
   protected:
-    MsgBuffered()
-        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "40000"}}) {}
+    MsgBuffered() : Settings({{"TAGWIRE_RNDV_THRESHOLD", "40000"}}) {}
 
     /// A node whose worker has the limits of these cases.
     Node& node(std::size_t i) {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <span>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "protocols/match/match_peer.hpp"
