@@ -108,7 +108,7 @@ double tick_ns_slow() {
     const double known = tick_ns_final.load(std::memory_order_relaxed);
     if (known != 0.0)
         return known;
-    const double told = processor_tick_ns();
+    static const double told = processor_tick_ns();  // asked once: virtual machines trap CPUID
     if (told != 0.0) {
         tick_ns_final.store(told, std::memory_order_relaxed);
         return told;
