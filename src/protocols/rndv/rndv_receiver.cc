@@ -295,6 +295,7 @@ bool Receiver::rndv_written(Request& request) {
 
 namespace {
 
+/// Not for each message: until it is final, the length of a tick is measured anew each time.
 Advice advice_of(const Advisor& advisor, Pattern pattern, std::size_t bytes) {
     const auto ps_of_byte = [&](bool rndv) {
         const double ps = advisor.time_of_byte(rndv, bytes) * ucs::tick_ns() * 1000;
@@ -333,16 +334,18 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing
     }
     const auto time = static_cast<double>(timing.until(ucs::ticks_now()));
     const bool has_news = own->add(is_rndv, bytes, time, timing.is_sample);
-    // Not before both ways have been compared; and messages of a transmit context are answered by
-    // another endpoint.
-    const bool leads = timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id &&
-                       !is_to_tx_context(ep) && own->time_of_byte(false, bytes) != 0 &&
-                       own->time_of_byte(true, bytes) != 0;
-    if (!has_news && !leads)
+    // From the first such message on, or both sides would begin by different ways. Messages of a
+    // transmit context are answered by another endpoint.
+    const bool leads =
+        timing.pattern == Pattern::kTurns && worker_.id() < ep.peer_id && !is_to_tx_context(ep);
+    const bool begins_to_lead = leads && !ep.rndv().has_own_advice();
+    if (leads)
+        ep.rndv().lead(own->threshold(), bytes);
+    if (!has_news && !begins_to_lead)
         return;
     const Advice advice = advice_of(*own, timing.pattern, bytes);
     if (leads)
-        ep.rndv().lead(advice, own->threshold(), bytes);
+        ep.rndv().note_own_advice(advice);
     if (!has_news)
         return;
     worker_.count(WorkerCounter::kAdvice);

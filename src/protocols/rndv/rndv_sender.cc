@@ -174,10 +174,16 @@ void RndvSender::set_eager_max(std::uint64_t bytes) {
     eager_end_ = (is_set ? kept : kept / Options::kEagerShare) + 1;
 }
 
-void RndvSender::lead(const Advice& own, std::size_t threshold, std::size_t bytes) {
-    const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
-    const bool is_same = led_.from != 0 && own.regime == led_.advice.regime;
-    led_ = {own, learnt_from(threshold), bytes, messages, is_same ? led_.regime_since : messages};
+void RndvSender::lead(std::size_t threshold, std::size_t bytes) {
+    led_.from = learnt_from(threshold);
+    led_.bytes = bytes;
+    led_.at = advised_[index_of(Pattern::kTurns)].messages;
+}
+
+void RndvSender::note_own_advice(const Advice& own) {
+    if (own.regime != led_.advice.regime)
+        led_.regime_since = advised_[index_of(Pattern::kTurns)].messages;
+    led_.advice = own;
 }
 
 /// A threshold of a receiver's, without what is not learnt.

@@ -63,12 +63,15 @@ class RndvSender {
     void set_eager_max(std::uint64_t bytes);
     /// Messages of this length and longer ones go by rendezvous because the peer cannot keep them.
     std::size_t eager_end() const { return eager_end_; }
-    /// A long message of `bytes` bytes has come in turns, and this side's own times of such ones,
-    /// as it advises the peer, say that rendezvous are faster from `threshold` on. One of two peers
-    /// leads: while such messages come, its own of about that length go by that, too, instead of by
-    /// what the other one advises. An exchange whose two directions go different ways is slower
-    /// than either, and no side gains alone by changing.
-    void lead(const Advice& own, std::size_t threshold, std::size_t bytes);
+    /// A long message of `bytes` bytes has come in turns, and this side's own times of such ones
+    /// say that rendezvous are faster from `threshold` on. One of two peers leads: while such
+    /// messages come, its own of about that length go by that, too, instead of by what the other
+    /// one advises. An exchange whose two directions go different ways is slower than either, and
+    /// no side gains alone by changing.
+    void lead(std::size_t threshold, std::size_t bytes);
+    /// The words of the threshold of lead(), for people.
+    void note_own_advice(const Advice& own);
+    bool has_own_advice() const { return led_.advice.regime != 0; }
     /// This side chooses for both directions.
     bool is_leading(Pattern pattern, std::size_t length) const {
         const std::uint64_t messages = advised_[index_of(Pattern::kTurns)].messages;
@@ -81,7 +84,7 @@ class RndvSender {
     }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice(Pattern pattern) const { return advised_[index_of(pattern)].advice; }
-    /// This side's own, where it is_leading().
+    /// This side's own, where it is_leading(); regimes count from 1.
     const Advice& own_advice() const { return led_.advice; }
     std::uint64_t messages_in_own_regime() const {
         return advised_[index_of(Pattern::kTurns)].messages - led_.regime_since;

@@ -46,10 +46,6 @@ class RndvSenderPart : public testing::Test {
         peer_.peer_names = kPeerNames;
     }
 
-    void lead(std::uint32_t threshold, std::size_t bytes) {
-        sender_.lead(advice(threshold), threshold, bytes);
-    }
-
     Request& message(std::size_t length, std::uint32_t flags = 0) {
         buffers_.emplace_back(length);
         tw_op_t op{};
@@ -221,20 +217,20 @@ TEST_F(RndvSenderPart, so_many_messages_are_tried_the_other_way_and_each_keeps_i
 TEST_F(RndvSenderPart, who_leads_sends_as_it_receives_and_tries_nothing_for_the_other) {
     rail_.set_learning();
     ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst, proto::kTrialsOfEager + 3)));
-    lead(kLong, kShort);
+    sender_.lead(kLong, kShort);
     EXPECT_TRUE(sender_.is_leading(Pattern::kTurns, kShort));
     EXPECT_FALSE(sender_.is_leading(Pattern::kStream, kShort));
     EXPECT_FALSE(sender_.takes(message(kShort)));
     EXPECT_EQ(sender_.advised_from(Pattern::kTurns, kShort), kLong);
     ++worker_.arrivals;
-    lead(Advisor::kFirst, kShort);
+    sender_.lead(Advisor::kFirst, kShort);
     EXPECT_TRUE(sender_.takes(message(kShort)));
 }
 
 TEST_F(RndvSenderPart, who_leads_follows_the_advice_for_other_lengths_than_come) {
     rail_.set_learning();
     ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst)));
-    lead(Advisor::kEnd, kShort);
+    sender_.lead(Advisor::kEnd, kShort);
     EXPECT_FALSE(sender_.takes(message(kShort)));
     EXPECT_TRUE(sender_.takes(message(kLong)));
     EXPECT_EQ(sender_.advised_from(Pattern::kTurns, kLong), Advisor::kFirst);
@@ -246,7 +242,7 @@ TEST_F(RndvSenderPart, who_leads_follows_the_advice_for_other_lengths_than_come)
 TEST_F(RndvSenderPart, who_hears_nothing_of_the_peer_for_some_messages_leads_no_more) {
     rail_.set_learning();
     ASSERT_TRUE(sender_.on_advice(advice(Advisor::kFirst)));
-    lead(kLong, kShort);
+    sender_.lead(kLong, kShort);
     unsigned eager = 0;
     while (!sender_.takes(message(kShort)) && eager < 100) {
         ++eager;
@@ -254,7 +250,7 @@ TEST_F(RndvSenderPart, who_hears_nothing_of_the_peer_for_some_messages_leads_no_
     }
     EXPECT_EQ(eager, 2 * Advisor::kSampleEvery + 1);
     EXPECT_FALSE(sender_.is_leading(Pattern::kTurns, kShort));
-    lead(kLong, kShort);
+    sender_.lead(kLong, kShort);
     sender_.begin_anew();
     EXPECT_FALSE(sender_.is_leading(Pattern::kTurns, kShort));
 }
