@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "ucs/memory/copy.hpp"
 #include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::uct {
@@ -35,12 +35,12 @@ class IovCursor {
     /// Copies the next `bytes` bytes to `to`, or fewer when the end comes first. Returns how many.
     std::size_t gather(void* to, std::size_t bytes) {
         return walk(bytes, [&](std::byte* piece, std::size_t n, std::size_t done) {
-            std::memcpy(static_cast<std::byte*>(to) + done, piece, n);
+            ucs::copy_plain(static_cast<std::byte*>(to) + done, piece, n);
         });
     }
     std::size_t scatter(const void* from, std::size_t bytes) {
         return walk(bytes, [&](std::byte* piece, std::size_t n, std::size_t done) {
-            std::memcpy(piece, static_cast<const std::byte*>(from) + done, n);
+            ucs::copy_plain(piece, static_cast<const std::byte*>(from) + done, n);
         });
     }
     std::size_t skip(std::size_t bytes) {

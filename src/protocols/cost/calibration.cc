@@ -70,8 +70,10 @@ CopyRule copy_rule_of(ucs::CopyKind kind, const CopyTimes& times, const CopyTime
     return rule;
 }
 
+/// Copies that nobody has measured, or only beside libc's, are those of the processor.
 CopyRule best_copy(const std::array<CopyTimes, ucs::kCopyKinds>& times) {
-    CopyRule best;
+    const bool knows_vectors = !times[static_cast<std::size_t>(ucs::CopyKind::kVector)].empty();
+    CopyRule best = knows_vectors ? CopyRule{} : CopyRule::of_processor();
     double best_gain = 0;
     for (const ucs::CopyKind kind : ucs::copy_kinds_here()) {
         double gain = 0;

@@ -24,11 +24,12 @@ CopyChooser::Plan CopyChooser::choose(std::size_t i) {
     const bool is_timed = number > kColdCopies && (is_turn || number % kTimedEvery == 1);
     const bool is_unknown = past_caches_[i] == 0 && is_timed;
     const bool is_past_caches = is_unknown || is_far_ != is_turn;
-    return {is_past_caches ? ucs::CopyKind::kNonTemporal : ucs::CopyKind::kLibc, is_timed};
+    return {is_past_caches ? ucs::CopyKind::kNonTemporal : near_, is_timed};
 }
 
-/// While memcpy is in use, its time counts for a quarter, and no more than the one before it: one
-/// may be an accident. A rare copy by memcpy that is as fast as between near processors is none.
+/// While plain copies are in use, the time of one counts for a quarter, and no more than that of
+/// the one before it: one may be an accident. A rare plain copy that is as fast as between near
+/// processors is none.
 void CopyChooser::took(ucs::CopyKind kind, std::size_t bytes, double time) {
     if (bytes < kFrom || time <= 0)
         return;

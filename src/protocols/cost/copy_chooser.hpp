@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Chooses, while messages flow, how a sender copies them into shared memory: by memcpy(3), or by
-// stores that leave no cache line behind.
+// Chooses, while messages flow, how a sender copies them into shared memory: by plain copies
+// (memcpy(3) or vectors), or by stores that leave no cache line behind.
 //
 // Memory that a near receiver has read is in a cache that both share: writing it is cheap, and what
 // is written is found there. A far receiver's caches must give each line up first, which takes
-// longer than to write past all caches. The sender sees that in the time of its own copies: by
-// memcpy they take some four times as long as non-temporal ones where the receiver is far, and
-// about as long where it is near, where the receiver takes longer for what went past the caches.
+// longer than to write past all caches. The sender sees that in the time of its own copies: plain
+// ones take some four times as long as non-temporal ones where the receiver is far, and about as
+// long where it is near, where the receiver takes longer for what went past the caches.
 //
 // One copy in kTimedEvery is timed, and now and then one of the other kind is made: so the choice
 // follows when a hypervisor moves a processor. Pure arithmetic; times are of any unit.
@@ -25,7 +25,7 @@ class CopyChooser {
     /// Shorter messages are copied as the rule says.
     static constexpr std::size_t kFrom = 2048;
     static constexpr unsigned kTimedEvery = 8;
-    /// One copy of so many is of the kind that is not chosen: while memcpy is, and while it is not.
+    /// One copy of so many is of the kind that is not chosen: while plain ones are, and while not.
     static constexpr unsigned kOtherEvery = 512;
     static constexpr unsigned kOtherEveryFar = 32;
 
@@ -40,6 +40,7 @@ class CopyChooser {
         rule_ = rule;
         is_choosing_ = is_choosing;
         is_far_ = rule.kind == ucs::CopyKind::kNonTemporal;
+        near_ = is_far_ ? ucs::plain_copy_kind() : rule.kind;
     }
 
     /// For the copy of the next message, of all its parts, or of one.
@@ -52,7 +53,7 @@ class CopyChooser {
     [[nodiscard]] ucs::CopyKind kind_for(std::size_t message_bytes) const {
         if (!is_choosing_ || message_bytes < kFrom)
             return rule_.kind_for(message_bytes);
-        return is_far_ ? ucs::CopyKind::kNonTemporal : ucs::CopyKind::kLibc;
+        return is_far_ ? ucs::CopyKind::kNonTemporal : near_;
     }
     /// A copy of `bytes` bytes, some of a message, that was planned so took `time`.
     void took(ucs::CopyKind kind, std::size_t bytes, double time);
@@ -68,10 +69,11 @@ class CopyChooser {
     CopyRule rule_{};
     bool is_choosing_ = false;
     bool is_far_ = false;
+    ucs::CopyKind near_ = ucs::CopyKind::kLibc;
     std::uint32_t number_ = 0;  // of messages
     // Times of a byte by non-temporal stores; 0: unknown.
     std::array<float, kClasses> past_caches_{};
-    float ratio_ = 1;  // time by memcpy over that
+    float ratio_ = 1;  // time of a plain copy over that
     float last_ = 1;   // the same of the last copy
 };
 

@@ -20,6 +20,15 @@ struct CopyRule {
     std::uint32_t from = std::numeric_limits<std::uint32_t>::max();  // bytes of the message
     ucs::CopyKind kind = ucs::CopyKind::kLibc;
 
+    /// The plain copies of this processor, used where nothing was measured.
+    static CopyRule of_processor() {
+        CopyRule rule;
+        rule.kind = ucs::plain_copy_kind();
+        if (rule.kind != ucs::CopyKind::kLibc)
+            rule.from = ucs::kPlainCopyFrom;
+        return rule;
+    }
+
     ucs::CopyKind kind_for(std::size_t message_bytes) const {
         return message_bytes >= from ? kind : ucs::CopyKind::kLibc;
     }

@@ -16,7 +16,7 @@ using ucs::OptionType;
 /// In the order of RndvScheme.
 constexpr const char* kSchemes[] = {"auto", "get", "put", "copy", nullptr};
 /// auto, and CopyKind in its order.
-constexpr const char* kCopyChoices[] = {"auto", "libc", "nontemporal", nullptr};
+constexpr const char* kCopyChoices[] = {"auto", "libc", "vector", "nontemporal", nullptr};
 static_assert(std::size(kCopyChoices) == ucs::kCopyKinds + 2);
 /// The index is the number (kStripeRailsMax).
 constexpr const char* kRails[] = {"auto", "1", "2", "3", "4", nullptr};
@@ -157,9 +157,10 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), or stores "
-            "that leave no cache line behind (nontemporal, x86-64 only); auto: begins as tagwire "
-            "tune has measured, and from 2 KiB on follows the sender's own copies.",
+     .doc = "Copies of messages of 1 KiB and more into shared memory: memcpy (libc), loads and "
+            "stores of 32 bytes (vector, x86-64 with AVX), or stores that leave no cache line "
+            "behind (nontemporal, x86-64); auto: begins as tagwire tune has measured, without that "
+            "with vector on AMD's processors, and from 2 KiB on follows the sender's own copies.",
      .offset = offsetof(Options, copy_in),
      .choices = kCopyChoices},
     {.name = "COPY_OUT",
@@ -167,7 +168,8 @@ constexpr Option kOptions[] = {
      .unit = "",
      .default_value = "auto",
      .doc = "Copies of messages of 1 KiB and more out of shared memory, with the values of "
-            "COPY_IN; auto: as tagwire tune has measured.",
+            "COPY_IN; auto: as tagwire tune has measured, without that vector on AMD's "
+            "processors from 2 KiB on.",
      .offset = offsetof(Options, copy_out),
      .choices = kCopyChoices},
 };

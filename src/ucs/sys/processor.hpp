@@ -4,11 +4,21 @@
 
 namespace tagwire::ucs {
 
-/// Any thread, at any time: also before main().
+// Any thread, at any time: also before main().
+
 inline bool is_processor_of_intel() {
 #ifdef __x86_64__
     __builtin_cpu_init();
     return __builtin_cpu_is("intel") != 0;
+#else
+    return false;
+#endif
+}
+
+inline bool is_processor_of_amd() {
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd") != 0;
 #else
     return false;
 #endif

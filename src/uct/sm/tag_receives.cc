@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ucs/log/log.hpp"
+#include "ucs/memory/copy.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
@@ -154,8 +155,8 @@ bool TagReceives::deliver_seg(Link& link, Control control) {
         if (entry != nullptr) {
             const uct_iov_t one{entry->buffer, entry->capacity(), nullptr, 0, 1};
             if (!more && !entry->is_scattered()) {
-                std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg),
-                            std::min<std::size_t>(bytes, one.length));
+                ucs::copy_plain(entry->buffer, link.rx_segment->buffer(body.seg),
+                                std::min<std::size_t>(bytes, one.length));
                 link.rx_segment->returns.give_back(body.seg);
                 link.message_entry =
                     nullptr;  // no fragment follows, so closing must not free it again

@@ -54,7 +54,7 @@ class Copies : public ::testing::Test {
     unsigned timed_ = 0;
 };
 
-TEST_F(Copies, between_near_processors_memcpy_copies) {
+TEST_F(Copies, between_near_processors_plain_copies_are_chosen) {
     for (unsigned size = 0; size < 3; ++size) {
         EXPECT_LE(send(10'000, size, kNearNs), 10'000U / 100) << size;
         EXPECT_FALSE(is_far());
@@ -113,6 +113,21 @@ TEST(CopiesBySetting, what_was_measured_is_what_a_choice_begins_with) {
     chooser.begin({.from = 4096, .kind = CopyKind::kNonTemporal}, true);
     EXPECT_EQ(chooser.kind_for(4096), CopyKind::kNonTemporal);
     EXPECT_EQ(chooser.plan(1024).kind, CopyKind::kLibc);
+}
+
+TEST_F(Copies, of_a_measured_kind_are_what_others_are_compared_with) {
+    chooser_.begin({.from = 2048, .kind = CopyKind::kVector}, true);
+    EXPECT_EQ(chooser_.kind_for(4096), CopyKind::kVector);
+    send(200, 1, kFarNs);
+    EXPECT_TRUE(is_far());
+    send(200, 1, kNearNs);
+    EXPECT_EQ(chooser_.kind_for(4096), CopyKind::kVector);
+}
+
+TEST_F(Copies, that_begin_far_become_the_processors_own_near) {
+    chooser_.begin({.from = 2048, .kind = CopyKind::kNonTemporal}, true);
+    send(200, 1, kNearNs);
+    EXPECT_EQ(chooser_.kind_for(4096), ucs::plain_copy_kind());
 }
 
 }  // namespace

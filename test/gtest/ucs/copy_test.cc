@@ -100,13 +100,27 @@ TEST(CopyKinds, here_begin_with_libc_and_are_of_the_architecture) {
     ASSERT_FALSE(here.empty());
     EXPECT_EQ(here.front(), CopyKind::kLibc);
 #if defined(__x86_64__)
-    EXPECT_EQ(here.size(), kCopyKinds);
+    EXPECT_EQ(here.size(), kCopyKinds - (__builtin_cpu_supports("avx") != 0 ? 0 : 1));
 #else
     EXPECT_EQ(here.size(), 1U);
 #endif
     for (const CopyKind kind : here) {
         EXPECT_EQ(std::count(here.begin(), here.end(), kind), 1) << name_of(kind);
         EXPECT_TRUE(has_copy_kind(kind));
+    }
+}
+
+TEST(CopyKinds, plain_copies_are_of_a_kind_that_is_here_and_right) {
+    EXPECT_TRUE(has_copy_kind(plain_copy_kind()));
+    EXPECT_NE(plain_copy_kind(), CopyKind::kNonTemporal);
+    std::string from(3 * kPlainCopyFrom, 'a'), to(from.size() + 1, 'b');
+    for (std::size_t i = 0; i < from.size(); ++i)
+        from[i] = static_cast<char>(i * 7);
+    for (const std::size_t bytes : {kPlainCopyFrom - 1, kPlainCopyFrom, from.size() - 3}) {
+        std::fill(to.begin(), to.end(), 'b');
+        copy_plain(to.data(), from.data(), bytes);
+        EXPECT_EQ(to.compare(0, bytes, from, 0, bytes), 0) << bytes;
+        EXPECT_EQ(to[bytes], 'b');
     }
 }
 
