@@ -8,7 +8,7 @@
 namespace tagwire::proto {
 
 void Closing::open(void* user_data) {
-    is_open_ = true;
+    hold_.is_open = true;
     user_data_ = user_data;
     lane_.opened();
     peer_.asked();
@@ -20,23 +20,23 @@ void Closing::open(void* user_data) {
 
 /// The program has its endpoint, and the peer's program none.
 void Closing::tell_left() {
-    if (peer_is_closed_ && is_open_ && !std::exchange(told_left_, true))
+    if (peer_is_closed_ && hold_.is_open && !std::exchange(told_left_, true))
         peer_.tell_event(TW_PEER_LEFT);
 }
 
 bool Closing::is_closed() const {
-    return !is_open_ && has_said_bye_;
+    return !hold_.is_open && has_said_bye_;
 }
 
 void Closing::on_back() {
     peer_is_closed_ = peer_may_go_ = false;
-    if (is_open_ && std::exchange(told_left_, false))
+    if (hold_.is_open && std::exchange(told_left_, false))
         peer_.tell_event(TW_PEER_BACK);
 }
 
 void Closing::closed() {
-    is_open_ = false;
-    is_closing_ = false;
+    hold_.is_open = false;
+    hold_.is_closing = false;
     peer_.release_contexts();
     has_said_bye_ = true;
     lane_.control(Bye{});
@@ -50,7 +50,7 @@ void Closing::begin_anew() {
 }
 
 void Closing::lose() {
-    is_open_ = false;
+    hold_.is_open = false;
     peer_.release_contexts();
 }
 
@@ -82,7 +82,7 @@ void Closing::end(ucs_status_t status) {
 }
 
 bool Closing::leave() {
-    if (is_open_)
+    if (hold_.is_open)
         return false;
     if (lane_.state() == EpState::kFailed)
         return true;
@@ -111,7 +111,7 @@ bool Closing::leave() {
 /// The peer's program has closed its endpoint. One that ours never had counts as closed, too.
 void Closing::on_bye() {
     peer_is_closed_ = true;
-    if (!is_open_ && !std::exchange(has_said_bye_, true))
+    if (!hold_.is_open && !std::exchange(has_said_bye_, true))
         lane_.control(Bye{});
     tell_left();
     peer_.retire();
@@ -121,7 +121,7 @@ void Closing::on_bye() {
 /// before ours has seen that the answer is through.
 void Closing::on_leave() {
     peer_is_closed_ = true;
-    has_left_ = !is_open_ && has_said_bye_ && lane_.is_quiet();
+    has_left_ = !hold_.is_open && has_said_bye_ && lane_.is_quiet();
     if (has_left_) {
         peer_.tell_end(UCS_OK);
         farewell = UCS_ERR_NOT_CONNECTED;
@@ -136,7 +136,7 @@ void Closing::on_leave() {
 void Closing::on_left(bool is_gone) {
     if (!std::exchange(has_asked_, false))
         return;
-    if (is_open_) {
+    if (hold_.is_open) {
         // The program came back meanwhile.
         if (is_gone)
             return peer_.reconnect();
@@ -153,7 +153,7 @@ void Closing::on_left(bool is_gone) {
 
 std::string Closing::description() const {
     std::string text;
-    if (!is_open_)
+    if (!hold_.is_open)
         text += peer_is_closed_ ? ", closed by both" : ", opened by the peer only";
     if (has_asked_)
         text += ", asking the peer to disconnect";

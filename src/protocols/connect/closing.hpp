@@ -16,21 +16,27 @@
 
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
+#include "protocols/request/ep_hold.hpp"
 
 namespace tagwire::proto {
 
 class Closing {
   public:
     /// The ids are those of the workers on both sides.
-    Closing(const LanePort& lane, const PeerPort& peer, std::uint64_t own_id, std::uint64_t peer_id)
-        : lane_(lane), peer_(peer), is_lower_(own_id < peer_id), is_to_self_(own_id == peer_id) {}
+    Closing(const LanePort& lane, const PeerPort& peer, EpHold& hold, std::uint64_t own_id,
+            std::uint64_t peer_id)
+        : hold_(hold),
+          lane_(lane),
+          peer_(peer),
+          is_lower_(own_id < peer_id),
+          is_to_self_(own_id == peer_id) {}
     Closing(const Closing&) = delete;
     Closing& operator=(const Closing&) = delete;
 
     /// The program has the endpoint (again).
     void open(void* user_data);
     /// The program closes it: it stays open until that has ended.
-    void begin() { is_closing_ = true; }
+    void begin() { hold_.is_closing = true; }
     /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
     void closed();
     /// The program has it no more, because it has failed or is closed by force; nobody is told.
@@ -58,8 +64,8 @@ class Closing {
     void on_flush(bool is_close) { peer_may_go_ = is_close; }
 
     /// The program has the endpoint; closing counts.
-    bool is_open() const { return is_open_; }
-    bool is_closing() const { return is_closing_; }
+    bool is_open() const { return hold_.is_open; }
+    bool is_closing() const { return hold_.is_closing; }
     void* user_data() const { return user_data_; }
     bool has_left() const { return has_left_; }
     bool has_asked() const { return has_asked_; }
@@ -73,9 +79,7 @@ class Closing {
   private:
     void tell_left();
 
-    // The end of a receive reads the first two.
-    bool is_open_ = false;
-    bool is_closing_ = false;
+    EpHold& hold_;
     bool peer_is_closed_ = false;  // the peer's program has closed its own
     bool peer_may_go_ = false;     // it closes, and all that it has sent was taken
     bool has_said_bye_ = false;

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer as the match table and the receiver know it: its name, its messages that wait for a
-// receive, their share of the budget, and the long message whose parts are coming. An endpoint is
-// one.
+// receive or for their place, their share of the budget, and the long message whose parts are
+// coming. An endpoint is one.
 #pragma once
 
 #include <cstdint>
 
+#include "protocols/api/tw_def.h"
 #include "protocols/cost/timing.hpp"
+#include "protocols/match/announcements.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/port/lane_port.hpp"
+#include "protocols/request/ep_hold.hpp"
+#include "protocols/request/lane_state.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_ep {};
 
 namespace tagwire::proto {
 
@@ -51,14 +58,16 @@ struct IncomingParts {
     }
 };
 
-struct MatchPeer {
+struct MatchPeer : tw_ep {
     MatchPeer(const LanePort& port, std::uint64_t of_worker) : lane(port), worker_id(of_worker) {}
     MatchPeer(const MatchPeer&) = delete;
     MatchPeer& operator=(const MatchPeer&) = delete;
 
     UnexpectedList kept;  // its messages that nobody has received, and their memory
     IncomingParts incoming;
+    Announcements announced;
     PeerBudget budget;
+    LaneCopies copies;
     bool sends_to_device = false;  // tagged messages, which a device here matches; DeviceTags'
     const LanePort& lane;
     // The line of what each message reads; an endpoint goes on there.
@@ -66,6 +75,12 @@ struct MatchPeer {
     std::uint32_t id = 0;          // by which the peer names itself, new for each connection
     std::uint32_t source = 0;      // what matching knows it by, the same for all endpoints to it
     std::uint32_t peer_names = 0;  // by which we name ourselves; Connector writes it
+    EpHold hold;
 };
+
+/// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
+inline tw_ep_h handle_of(MatchPeer& peer) {
+    return peer.hold.is_held() ? &peer : peer.lane.handle();
+}
 
 }  // namespace tagwire::proto

@@ -58,6 +58,7 @@ struct LaneCalls {
     void (*set_ready)(void* owner, uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
     uct_ep_h (*lane)(const void* owner);
     void (*set_eager_max)(void* owner, std::uint64_t bytes);
+    tw_ep_h (*handle)(void* owner);
 };
 
 class LanePort {
@@ -113,6 +114,9 @@ class LanePort {
     uct_ep_h lane() const { return calls_->lane(owner_); }
     /// The peer keeps no longer messages that no receive waits for.
     void set_eager_max(std::uint64_t bytes) const { calls_->set_eager_max(owner_, bytes); }
+
+    /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
+    tw_ep_h handle() const { return calls_->handle(owner_); }
 
     // ---- Requests
 

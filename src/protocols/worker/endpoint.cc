@@ -54,8 +54,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
     : MatchPeer(port_, of_worker),
       worker(owner),
       peer_id(peer),
-      closing_(port_, peer_port_, owner.id(), peer),
       rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
+      closing_(port_, peer_port_, hold, owner.id(), peer),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_(
           {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),

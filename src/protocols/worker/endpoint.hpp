@@ -28,8 +28,6 @@
 
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
-#include "protocols/cost/timing.hpp"
-#include "protocols/eager/announcements.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
@@ -48,9 +46,6 @@
 #include "protocols/worker/tx_parts.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
-
-// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
-struct tw_ep {};
 
 namespace tagwire::proto {
 
@@ -99,7 +94,7 @@ struct EpMarks {
     std::uint32_t draining = 0;  // requests of it whose data a device still moves (WorkerCore)
 };
 
-class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public MatchPeer {
+class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
   public:
     /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
     Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker);
@@ -216,17 +211,10 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
     WorkerCore& worker;
     const std::uint64_t peer_id;
 
-  private:
-    Closing closing_;  // beside them, for the ends of receives read it
-
-  public:
     EpMarks marks;
-    LaneCopies copies;
 
     // By Pattern, from the first long message on that can be learnt from.
     std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
-
-    Announcements announced;
 
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
@@ -249,6 +237,7 @@ class alignas(64) Endpoint : public tw_ep, public ucs::FromReserve, public Match
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};
+    Closing closing_;
     Flushes flushes_;
     RndvSender rndv_;
     Connector connector_;
@@ -281,7 +270,7 @@ inline bool is_to_tx_context(const Endpoint& ep) {
 /// The endpoint that the program has to the worker of a transmit context.
 tw_ep_h handle_of_worker(const Endpoint& ep);
 inline tw_ep_h Endpoint::handle() {
-    if (closing_.is_open() && !closing_.is_closing()) [[likely]]
+    if (hold.is_held()) [[likely]]
         return this;
     return is_to_tx_context(*this) ? handle_of_worker(*this) : nullptr;
 }

@@ -70,6 +70,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .lane = [](const void* ep) { return as_endpoint(ep).lane_.ep; },
     .set_eager_max = [](void* ep,
                         std::uint64_t bytes) { as_endpoint(ep).rndv_.set_eager_max(bytes); },
+    .handle = [](void* ep) { return as_endpoint(ep).handle(); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{

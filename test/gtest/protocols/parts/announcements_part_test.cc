@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "common/seeds.hpp"
-#include "protocols/eager/announcements.hpp"
+#include "protocols/match/announcements.hpp"
 
 namespace tagwire::test {
 namespace {

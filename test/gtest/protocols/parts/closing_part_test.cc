@@ -36,7 +36,7 @@ constexpr std::uint64_t kLower = 1, kHigher = 2;
 /// One end of a connection.
 struct ClosingSide {
     explicit ClosingSide(std::uint64_t id = kLower, std::uint64_t peer_id = kHigher)
-        : closing(lane.port, peer.port, id, peer_id) {}
+        : closing(lane.port, peer.port, hold, id, peer_id) {}
 
     /// The program closes it, and all that it has sent has been taken.
     void close() {
@@ -51,6 +51,7 @@ struct ClosingSide {
 
     FakeLane lane;
     FakePeer peer;
+    proto::EpHold hold;
     proto::Closing closing;
 };
 

@@ -66,6 +66,7 @@ struct FakeLane {
     std::uint8_t peer_rail = 0;
     unsigned readies = 0;
     std::uint64_t eager_max = 0;
+    tw_ep_h other_handle = nullptr;  // that the program has in place of this endpoint
     std::function<void(proto::Request&, ucs_status_t)> on_finish = [](auto&, auto) {};
     // Requests that were queued, left the queue, begin a transfer, are to be canceled.
     std::vector<proto::Request*> data, removed, transfers, canceled;
@@ -161,6 +162,7 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
                     std::uint8_t at_peer) { of(lane).set_ready(to, over, at_peer); },
     .lane = [](const void* lane) { return of(lane).made; },
     .set_eager_max = [](void* lane, std::uint64_t bytes) { of(lane).eager_max = bytes; },
+    .handle = [](void* lane) { return of(lane).other_handle; },
 };
 
 struct HasFakeLane {

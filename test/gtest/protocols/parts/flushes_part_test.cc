@@ -66,7 +66,8 @@ class FlushesPart : public testing::Test {
     FakePeer peer_;
     FakeRequestWorker worker_;
     proto::Outstanding outstanding_;
-    proto::Closing closing_{lane_.port, peer_.port, 1, 2};
+    proto::EpHold hold_;
+    proto::Closing closing_{lane_.port, peer_.port, hold_, 1, 2};
     proto::Flushes flushes_{{lane_.port, peer_.port, worker_.table, outstanding_, closing_}};
     tw_op_t op_{};
     std::vector<std::pair<RequestKind, ucs_status_t>> ends_;

@@ -126,7 +126,7 @@ class RmaSenderPart : public testing::Test {
     proto::RmaLane rma_lane_;
     proto::SendWindow window_{peer_.fake.port};
     proto::Outstanding outstanding_;
-    proto::Closing closing_{peer_.fake.port, program_.port, 1, 2};
+    proto::Closing closing_{peer_.fake.port, program_.port, peer_.hold, 1, 2};
     proto::Flushes flushes_{
         {peer_.fake.port, program_.port, worker_.requests, outstanding_, closing_}};
     proto::RmaOps ops_;

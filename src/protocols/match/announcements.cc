@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "protocols/eager/announcements.hpp"
+#include "protocols/match/announcements.hpp"
 
 #include <utility>
 

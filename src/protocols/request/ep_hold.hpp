@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The program's hold on an endpoint. Closing writes it; the ends of receives read it.
+#pragma once
+
+namespace tagwire::proto {
+
+struct EpHold {
+    bool is_open = false;  // the program has the endpoint; closing counts
+    bool is_closing = false;
+
+    /// The program may be told of the endpoint.
+    bool is_held() const { return is_open && !is_closing; }
+};
+
+}  // namespace tagwire::proto
