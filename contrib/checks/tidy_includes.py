@@ -68,7 +68,6 @@ UPWARD = {
     "cost/rail_costs.cc": {"transfer/transfer.hpp"},
     "cost/scheme.cc": {"request/rail.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp"},
-    "transfer/send_turns.cc": {"eager/receiver.hpp"},
     "eager/eager_sender.cc": {"worker/fast_path.hpp"},
     "eager/receive_calls.cc": {"offload/device_tags.hpp"},
     "eager/receiver.cc": {"worker/fast_path.hpp", "offload/device_tags.hpp"},

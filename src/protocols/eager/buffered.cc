@@ -79,7 +79,7 @@ void BufferedReceives::fetch(Request& request, Unexpected& message) {
     Endpoint& ep = sender_of(message);
     worker_.set_outstanding(request, ep);
     worker_.matches().grow(message, bytes);
-    worker_.receiver().begin_rndv(*own, ep, message.rts, {message.data(), message.received});
+    ep.rndv_receiver().begin(*own, message.rts, {message.data(), message.received});
     worker_.matches().pause_if_full(ep);
 }
 

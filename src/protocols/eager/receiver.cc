@@ -160,7 +160,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
     use_room(request, fits);
     if (arrival.is_rndv)
-        return begin_rndv(request, ep, arrival.rts, arrival.bytes);
+        return ep.rndv_receiver().begin(request, arrival.rts, arrival.bytes);
     request.wanted = fits;
     request.acks = arrival.flags & kAcks;
     request.peer_id = arrival.send_id;
@@ -178,7 +178,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
     if (!has_more) {
         if (timing.is_wanted())
-            learn(ep, false, fits, timing);
+            ep.rndv_receiver().learning().add(false, fits, timing);
         return end_receive(request, ep);
     }
     request.offset = now;
@@ -218,7 +218,7 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
     if (is_last)
         incoming.end();
     if (request != nullptr && incoming.timing.is_wanted())
-        learn(ep, false, incoming.length, incoming.timing);
+        ep.rndv_receiver().learning().add(false, incoming.length, incoming.timing);
     // The last step: a handler may take the message.
     if (request != nullptr)
         end_receive(*request, ep);
@@ -226,32 +226,6 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
         buffered_.check(*message);
     else if (message != nullptr && is_last)
         worker_.ams().complete(*message);
-    return true;
-}
-
-/// Whether the peer may send the data of this receive, or say how that ended: it was asked to, and
-/// nothing of our side is moving it.
-bool Receiver::awaits_data(const Request* request, const Endpoint* ep) {
-    return request != nullptr && ep != nullptr && request->ep == ep &&
-           request->kind == RequestKind::kReceive && request->is_outstanding &&
-           !request->is_queued && request->transfer == nullptr;
-}
-
-bool Receiver::take_data(const Endpoint& ep, const DataMessage& message) {
-    const WireBytes bytes = message.data;
-    Request* request = worker_.requests().find(message.head.receive_id);
-    if (!awaits_data(request, &ep) || message.head.offset != request->offset ||
-        bytes.size() > request->wanted - request->offset)
-        return false;
-    if (request->is_offered) {
-        request->is_offered = false;
-        count_copy();
-    }
-    request->buffer.scatter(request->offset, bytes.data(), bytes.size(),
-                            ep.copies.out.kind_for(request->wanted));
-    request->offset += bytes.size();
-    if (request->offset == request->wanted)
-        rndv_ended(*request, UCS_OK);
     return true;
 }
 

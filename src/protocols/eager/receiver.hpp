@@ -4,16 +4,14 @@
 // for plain receives of short messages.
 //
 //     receive() ----> a message waits ---------------> deliver() ---> eager: the data, or its start
-//          '--------> posted                               ^    '---> begin_rndv()
+//          '--------> posted                               ^    '---> RndvReceiver
 //     arrive() -----> a receive is posted -----------------'    '---> BufferedReceives
 //          '--------> kept (match_table.hpp)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "protocols/cost/timing.hpp"
 #include "protocols/match/unexpected.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/wire.hpp"
@@ -101,24 +99,6 @@ class Receiver {
     bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
                         Request* request);
     bool take_part(Endpoint& ep, WireBytes bytes);
-    bool take_data(const Endpoint& ep, const DataMessage& message);
-
-    // ---- Rendezvous after the match (rndv_receiver.cc)
-
-    /// A long message of `ep` is here. The sender is told what follows.
-    void learn(Endpoint& ep, bool is_rndv, std::size_t bytes, const Timing& timing);
-
-    void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
-                    std::span<const std::byte> keys);
-    /// Asks the sender for the data of a rendezvous, in messages; it says so if the message is not
-    /// there any more.
-    void ask_for_data(Request& request);
-    static bool awaits_data(const Request* request, const Endpoint* ep);
-    void rndv_ended(Request& request, ucs_status_t status);
-    bool rndv_written(Request& request);
-    /// Offers the buffer of a receive to the sender. UCS_ERR_NO_RESOURCE: call again. UCS_OK: the
-    /// request has left the queue, and a failure has ended it.
-    ucs_status_t send_rtr(Request& request);
 
     BufferedReceives& buffered() { return buffered_; }
 
@@ -141,7 +121,6 @@ class Receiver {
     void use_room(Request& part, std::size_t bytes);
     void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
-    void count_copy();
 
     WorkerCore& worker_;
     BufferedReceives buffered_;

@@ -34,6 +34,7 @@ struct LaneCalls {
     EpState (*state)(const void* owner);
     bool (*is_quiet)(const void* owner);
     bool (*has_waiting)(const void* owner);
+    bool (*is_free)(const void* owner);
     ucs_status_t (*flush)(void* owner);
     std::uint32_t (*connection)(const void* owner);
     void (*opened)(void* owner);
@@ -90,6 +91,8 @@ class LanePort {
     bool is_quiet() const { return calls_->is_quiet(owner_); }
     /// Operations or control messages wait to be sent.
     bool has_waiting() const { return calls_->has_waiting(owner_); }
+    /// Nothing at all waits for it, nor is progress asked to send what has waited.
+    bool is_free() const { return calls_->is_free(owner_); }
     /// Asks the transport, with kReady, whether the peer's has all that the lane was given: UCS_OK.
     ucs_status_t flush() const { return calls_->flush(owner_); }
     /// The number by which the peer tells this connection from others.

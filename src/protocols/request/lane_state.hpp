@@ -17,7 +17,8 @@ namespace tagwire::proto {
 struct LaneState {
     uct_ep_h ep = nullptr;  // of the transport; nullptr: there is none
     Rail* over = nullptr;
-    std::uint8_t peer_rail = 0;  // the rail of the peer that it leads to
+    std::uint8_t peer_rail = 0;            // the rail of the peer that it leads to
+    std::uint8_t peer_domain = UINT8_MAX;  // the memory domain of that, as the peer numbers them
     EpState state = EpState::kConnecting;
     ucs_status_t failure = UCS_OK;
     bool eager_is_paused = false;  // the peer wants requests of rendezvous only

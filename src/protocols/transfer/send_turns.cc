@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "protocols/eager/receiver.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/transfer/transfer.hpp"
@@ -232,7 +231,7 @@ SendQueue::Step SendQueue::drain_step(Line line) {
     if (request->kind == RequestKind::kRma)
         status = ep_.rma.resume(*request);
     else if (request->kind == RequestKind::kReceive)
-        status = ep_.worker.receiver().send_rtr(*request);
+        status = ep_.rndv_receiver().send_rtr(*request);
     else
         status = ep_.rndv().send_piece(*request);
     return status == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;

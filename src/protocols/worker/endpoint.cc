@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "protocols/cost/advisor.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
@@ -59,6 +58,8 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_(
           {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),
+      // Messages of a transmit context are answered by another endpoint.
+      rndv_receiver_({owner.port(), *this, lane_, rndv_, owner.id() < peer && peer == of_worker}),
       connector_({*this, peer, peer_port_, owner.wireup_world()}) {}
 
 Endpoint::~Endpoint() {
@@ -198,8 +199,9 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     lane_.ep = lane;
     lane_.over = &rail;
     lane_.peer_rail = peer_rail;
-    rma_lane.peer_domain = static_cast<std::uint8_t>(
-        std::min<std::size_t>(connector_.domain_of_peer(peer_rail), kKeyDomainsMax));
+    lane_.peer_domain = connector_.domain_of_peer(peer_rail);
+    rma_lane.peer_domain =
+        static_cast<std::uint8_t>(std::min<std::size_t>(lane_.peer_domain, kKeyDomainsMax));
     copies.in.begin(rail.copies().in, rail.chooses_copies());
     copies.out = rail.copies().out;
     lane_.state = EpState::kReady;
@@ -258,8 +260,7 @@ void Endpoint::begin_anew() {
     window_.begin_anew();
     eager_.begin_anew();
     rndv_.begin_anew();
-    for (auto& advisor : advisors)
-        advisor.reset();  // the peer has not heard what they know
+    rndv_receiver_.learning().begin_anew();
     rma.begin_anew();
     rma_target.clear();
     lacks_keys_ = false;  // until it is ready again

@@ -11,15 +11,15 @@
 //     Endpoint: lane, state, lists of what is under way
 //       |-- Connector     finds the lane             |-- EagerSender   eager messages
 //       |-- SendQueue     what waits for the lane    |-- RndvSender    the sender of a rendezvous
-//       |-- SendWindow    what the peer may keep     |-- Flushes
-//       |-- Closing       the end in order           '-- Stripes       lanes beside it
+//       |-- SendWindow    what the peer may keep     |-- RndvReceiver  the receiver of one
+//       |-- Closing       the end in order           |-- Flushes
+//                                                    '-- Stripes       lanes beside it
 //
 //        connecting ----> ready ----> failed
 #pragma once
 
 #include <uct/api/uct.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +38,7 @@
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
 #include "protocols/rma/rma_target.hpp"
+#include "protocols/rndv/rndv_receiver.hpp"
 #include "protocols/rndv/rndv_sender.hpp"
 #include "protocols/transfer/flushes.hpp"
 #include "protocols/transfer/send_queue.hpp"
@@ -49,7 +50,6 @@
 
 namespace tagwire::proto {
 
-class Advisor;
 struct AmPart;
 class Rail;
 class Stripes;
@@ -109,6 +109,7 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
     SendWindow& window() { return window_; }
     EagerSender& eager() { return eager_; }
     RndvSender& rndv() { return rndv_; }
+    RndvReceiver& rndv_receiver() { return rndv_receiver_; }
     Flushes& flushes() { return flushes_; }
     Closing& closing() { return closing_; }
     /// Made at the first call.
@@ -213,9 +214,6 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
 
     EpMarks marks;
 
-    // By Pattern, from the first long message on that can be learnt from.
-    std::array<std::unique_ptr<Advisor>, kPatterns> advisors;
-
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
     RequestList receiving;  // receives that matched a message that is not all here
@@ -240,6 +238,7 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
     Closing closing_;
     Flushes flushes_;
     RndvSender rndv_;
+    RndvReceiver rndv_receiver_;
     Connector connector_;
     static const LaneCalls kLaneCalls;
     static const PeerCalls kPeerCalls;

@@ -2,7 +2,6 @@
 // Control messages of the peer.
 #include <cstddef>
 
-#include "protocols/eager/receiver.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/wire/control_message.hpp"
@@ -70,13 +69,8 @@ bool on_ats(Endpoint& ep, Ats message) {
 }
 
 bool on_data_end(Endpoint& ep, DataEnd message) {
-    Request* request = own_request(ep, message.receive_id);
-    if (!Receiver::awaits_data(request, &ep))
-        return false;
-    if (message.status >= 0)
-        return ep.worker.receiver().rndv_written(*request);
-    ep.worker.receiver().rndv_ended(*request, status_of_peer(message.status));
-    return true;
+    return ep.rndv_receiver().on_data_end(own_request(ep, message.receive_id),
+                                          status_of_peer(message.status));
 }
 
 bool on_canceled(Endpoint& ep, Canceled message) {

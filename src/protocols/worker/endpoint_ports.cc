@@ -33,6 +33,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .state = [](const void* ep) { return as_endpoint(ep).lane_.state; },
     .is_quiet = [](const void* ep) { return as_endpoint(ep).is_quiet(); },
     .has_waiting = [](const void* ep) { return !as_endpoint(ep).queue_.is_empty(); },
+    .is_free = [](const void* ep) { return as_endpoint(ep).queue_.has_nothing(); },
     .flush =
         [](void* ep) {
             return uct_ep_flush(as_endpoint(ep).lane_.ep, UCT_FLUSH_FLAG_LOCAL, nullptr);

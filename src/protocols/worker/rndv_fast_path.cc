@@ -3,7 +3,6 @@
 
 #include <uct/api/tagwire_uct.h>
 
-#include "protocols/eager/receiver.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/rndv/read_timing.hpp"
@@ -59,7 +58,7 @@ bool take_lent(WorkerCore& worker, Endpoint& ep, const Header& header, WireBytes
     if (ep.queue().send_now(Control::of(ats)) != UCS_OK)
         ep.control(ats);
     if (timing.is_wanted())
-        worker.receiver().learn(ep, true, rts.length, timing);
+        ep.rndv_receiver().learning().add(true, rts.length, timing);
     if (request->complete != nullptr)
         end_plain(worker, *request, ep, header, rts.length, 0, worker.is_multi);
     else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fast path of a rendezvous whose buffer is lent: a request that meets a plain receive, and the
 // acknowledgement of a read that went well. Each does the same as the general path
-// (Receiver::begin_rndv(), Endpoint::on_control()), without a Transfer, the queue and a second
+// (RndvReceiver::begin(), Endpoint::on_control()), without a Transfer, the queue and a second
 // look-up; in any other case nothing has happened, and the general path is taken.
 #pragma once
 

@@ -201,10 +201,10 @@ ucs_status_t on_data(WorkerCore& worker, const Came& came) {
     DataMessage message;
     if (!decode(came.bytes(), &message))
         return worker.garbage("data of a rendezvous", came.length);
-    const Endpoint* ep = worker.endpoints().find(message.head.sender);
+    Endpoint* ep = worker.endpoints().find(message.head.sender);
     if (ep == nullptr)
         return worker.of_nobody(message.head.sender, "data of a rendezvous", came.length);
-    return worker.receiver().take_data(*ep, message)
+    return ep->rndv_receiver().on_data(message, worker.requests().find(message.head.receive_id))
                ? UCS_OK
                : worker.garbage("data of a rendezvous", came.length);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,12 +75,12 @@ void WirelessEp::destroy() {
     delete this;
 }
 
-ssize_t WirelessEp::am_bcopy(std::uint8_t, uct_pack_callback_t pack, void* arg, unsigned) {
+ssize_t WirelessEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
     if (owner().settings.send != UCS_OK)
         return owner().settings.send;
     std::array<std::byte, 4096> room;
     const std::size_t bytes = pack(room.data(), arg);
-    owner().sent.push_back({this, {room.begin(), room.begin() + static_cast<long>(bytes)}});
+    owner().sent.push_back({this, {room.begin(), room.begin() + static_cast<long>(bytes)}, id});
     return static_cast<ssize_t>(bytes);
 }
 
@@ -112,7 +113,20 @@ void WirelessEp::pending_purge(uct_pending_purge_callback_t, void*) {
 // ---- Interfaces
 
 WirelessIface::WirelessIface(uct::Md& domain, uct::Worker& engine, WirelessSettings& how)
-    : BaseIface(domain, engine, kWirelessOps, &progress_callback<WirelessIface>), settings(how) {}
+    : BaseIface(domain, engine, kWirelessOps, &progress_callback<WirelessIface>), settings(how) {
+    if (how.lends)
+        set_lending(*this);
+}
+
+ucs_status_t WirelessIface::read(uct_ep_h, const uct_iov_t* iov, std::size_t iovcnt,
+                                 const tagwire_uct_loan_t& loan, uct_completion_t*) {
+    if (settings.read == UCS_OK) {
+        for (std::size_t i = 0; i < iovcnt; ++i)
+            std::memset(iov[i].buffer, static_cast<int>(kRead), iov[i].length);
+        reads.push_back(loan);
+    }
+    return settings.read;
+}
 
 ucs_status_t WirelessIface::query(uct_iface_attr_t* attr) {
     attr->cap.flags =

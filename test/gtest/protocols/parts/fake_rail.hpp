@@ -61,14 +61,19 @@ struct WirelessSettings {
     ucs_status_t connect = UCS_OK;
     ucs_status_t flush = UCS_OK;
     ucs_status_t send = UCS_OK;
+    bool lends = false;
+    ucs_status_t read = UCS_OK;  // of what the peer lends
 };
 
-class WirelessIface : public uct::BaseIface {
+class WirelessIface : public uct::BaseIface, uct::Lending {
   public:
     struct Message {
         WirelessEp* by;
         std::vector<std::byte> bytes;
+        std::uint8_t id = 0;
     };
+    /// Reads fill the buffer with it.
+    static constexpr std::byte kRead{0x5a};
 
     WirelessIface(uct::Md& md, uct::Worker& worker, WirelessSettings& how);
 
@@ -83,9 +88,17 @@ class WirelessIface : public uct::BaseIface {
     void describe(const uct::DescribeSink&) const override {}
     void describe_ep(uct_ep_h, const uct::DescribeSink&) const override {}
 
+    ucs_status_t lend(uct_ep_h, const void*, std::size_t, tagwire_uct_loan_t*) override {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    ucs_status_t read(uct_ep_h ep, const uct_iov_t* iov, std::size_t iovcnt,
+                      const tagwire_uct_loan_t& loan, uct_completion_t* comp) override;
+    void set_handler(tagwire_uct_lent_cb_t, void*) override {}
+
     WirelessSettings& settings;
     std::set<WirelessEp*> eps;
     std::deque<Message> sent;
+    std::vector<tagwire_uct_loan_t> reads;
     std::vector<uct_completion_t*> flushes;  // that have not ended
     unsigned purges = 0;
     std::uint8_t made = 0;

@@ -53,6 +53,7 @@ struct FakeLane {
     proto::EpState state = proto::EpState::kReady;
     bool is_quiet = true;
     bool has_waiting = false;
+    bool is_free = true;
     ucs_status_t room = UCS_OK;     // of send_now()
     ucs_status_t arrived = UCS_OK;  // of flush()
 
@@ -119,6 +120,7 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
     .state = [](const void* lane) { return of(lane).state; },
     .is_quiet = [](const void* lane) { return of(lane).is_quiet; },
     .has_waiting = [](const void* lane) { return of(lane).has_waiting; },
+    .is_free = [](const void* lane) { return of(lane).is_free; },
     .flush =
         [](void* lane) {
             ++of(lane).flushes;
