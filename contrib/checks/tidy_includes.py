@@ -69,8 +69,6 @@ UPWARD = {
     "cost/scheme.cc": {"request/rail.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp"},
     "eager/eager_sender.cc": {"worker/fast_path.hpp"},
-    "eager/receive_calls.cc": {"offload/device_tags.hpp"},
-    "eager/receiver.cc": {"worker/fast_path.hpp", "offload/device_tags.hpp"},
     "am/am_receiver.cc": {"worker/am_fast_path.hpp"},
 }
 

@@ -86,7 +86,7 @@ bool AmReceiver::release(tw_message_h message) {
     if (claimed == nullptr)
         return false;
     worker_.matches().unclaim(*claimed);
-    worker_.receiver().discard(*claimed);
+    worker_.matches().discard(*claimed);
     return true;
 }
 

@@ -6,38 +6,38 @@
 #include <new>
 
 #include "protocols/match/arrival.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
-#include "ucs/log/log.hpp"
+#include "protocols/request/request_table.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
-void BufferedReceives::buffer(Request& request, Endpoint& ep, const Arrival& arrival) {
-    Unexpected* message = worker_.matches().make(ep, arrival);
+void BufferedReceives::buffer(Request& request, MatchPeer& from, const Arrival& arrival) {
+    Unexpected* message = to_.matches.make(from, arrival);
     if (message == nullptr)
-        return worker_.finish(request, ep.failure());
+        return to_.worker.finish(request, from.lane.failure());
     buffer_message(request, *message);
-    worker_.matches().pause_if_full(ep);
+    to_.matches.pause_if_full(from);
 }
 
 /// `message` is in no matcher.
 void BufferedReceives::buffer_message(Request& request, Unexpected& message) {
-    worker_.matches().claim(message);
+    to_.matches.claim(message);
     message.waiting = &request;
     if (message.peer == nullptr)
         return report_buffered(message);
     if (message.is_rndv)
         return fetch(request, message);
-    Endpoint& ep = sender_of(message);
+    MatchPeer& from = *message.peer;
     const bool asks_for_ack = (message.flags & kAckMatch) != 0;
     const std::uint32_t send_id = message.send_id;
     message.flags &= ~std::uint32_t{kAckMatch};
     if (is_enough_here(message))
         report_buffered(message);
     else
-        worker_.set_outstanding(request, ep);
+        to_.worker.set_outstanding(request, from);
     if (asks_for_ack)
-        ep.control(Ack{send_id});
+        from.lane.control(Ack{send_id});
 }
 
 void BufferedReceives::check(Unexpected& message) {
@@ -47,40 +47,41 @@ void BufferedReceives::check(Unexpected& message) {
 
 bool BufferedReceives::is_enough_here(const Unexpected& message) const {
     return message.received == message.length ||
-           (message.length > worker_.limits.buffered_bytes_limit &&
-            message.received >= worker_.limits.buffered_bytes_min);
+           (message.length > to_.limits.buffered_bytes_limit &&
+            message.received >= to_.limits.buffered_bytes_min);
 }
 
 void BufferedReceives::fetch(Request& request, Unexpected& message) {
     // Its sender's buffer is the program's again; a loan may still be in force.
     if (message.is_canceled)
         return drop_buffered(message, UCS_ERR_CANCELED);
-    const bool is_start = message.length > worker_.limits.buffered_bytes_limit;
-    const std::size_t bytes = is_start ? worker_.limits.buffered_bytes_min : message.length;
+    const bool is_start = message.length > to_.limits.buffered_bytes_limit;
+    const std::size_t bytes = is_start ? to_.limits.buffered_bytes_min : message.length;
     if (bytes == 0)
         return report_buffered(message);
     message.start = static_cast<std::byte*>(ucs::reserve_try_allocate(bytes));
     tw_op_t op{};
     op.complete = [](const tw_completion_t* done) {
-        if (done->context == nullptr)
+        if (done->message == nullptr)  // it has gone with its sender
             return;
-        auto& fetched = *static_cast<Unexpected*>(done->context);
-        fetched.waiting->worker->receiver().buffered().fetched(fetched, done->status, done->length);
+        static_cast<BufferedReceives*>(done->context)
+            ->fetched(static_cast<Unexpected&>(*done->message), done->status, done->length);
     };
-    op.context = &message;
+    op.context = this;
     Request* own = message.start == nullptr
                        ? nullptr
-                       : worker_.requests().make_internal(RequestKind::kReceive, op, is_start);
+                       : to_.worker.requests.make_internal(RequestKind::kReceive, op, is_start);
     if (own == nullptr)
         return drop_buffered(message, UCS_ERR_NO_MEMORY);
     own->buffer.base = message.start;
     own->buffer.length = bytes;
+    own->done.message = &message;
     message.fetch = own;
-    Endpoint& ep = sender_of(message);
-    worker_.set_outstanding(request, ep);
-    worker_.matches().grow(message, bytes);
-    ep.rndv_receiver().begin(*own, message.rts, {message.data(), message.received});
-    worker_.matches().pause_if_full(ep);
+    MatchPeer& from = *message.peer;
+    to_.worker.set_outstanding(request, from);
+    to_.matches.grow(message, bytes);
+    to_.calls.begin_rndv(to_.owner, *own, from, message.rts, {message.data(), message.received});
+    to_.matches.pause_if_full(from);
 }
 
 void BufferedReceives::fetched(Unexpected& message, tw_status_t status, std::size_t bytes) {
@@ -104,17 +105,17 @@ void BufferedReceives::report_buffered(Unexpected& message) {
     done.buffer = message.is_rndv ? message.start : message.data();
     done.message = &message;
     done.flags |= TW_DONE_BUFFERED | flag_if(done.length < message.length, TW_DONE_MORE);
-    worker_.finish(request, UCS_OK);
+    to_.worker.finish(request, UCS_OK);
 }
 
 /// It cannot be had; the receive that it met ends so.
 void BufferedReceives::drop_buffered(Unexpected& message, ucs_status_t status) {
     Request& request = *std::exchange(message.waiting, nullptr);
-    worker_.matches().unclaim(message);
+    to_.matches.unclaim(message);
     Receiver::describe(request, message);
     request.done.length = 0;
-    worker_.matches().release(message);
-    worker_.finish(request, status);
+    to_.matches.release(message);
+    to_.worker.finish(request, status);
 }
 
 }  // namespace tagwire::proto

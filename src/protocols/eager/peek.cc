@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "protocols/eager/receiver.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/request/request_table.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -15,18 +14,18 @@ void Receiver::describe(Request& request, const Unexpected& message) {
     done.imm = message.imm;
     done.length = done.message_length = message.length;
     done.source = message.worker_id;
-    done.ep = message.peer == nullptr ? nullptr : sender_of(message).handle();
+    done.ep = message.peer == nullptr ? nullptr : handle_of(*message.peer);
     done.flags |= flag_if((message.flags & kImm) != 0, TW_DONE_IMM);
 }
 
 tw_status_t Receiver::peek(Request& request, const Incoming& wanted) {
-    MatchSpace& in = worker_.space(request.is_tagged);
+    MatchSpace& in = space(request.is_tagged);
     request.done.flags |= TW_DONE_PEEK;
     auto* message =
         static_cast<Unexpected*>(in.unexpected.find(request.tag, request.mask, request.source));
     if (message == nullptr) {
-        worker_.finish(request, UCS_ERR_NO_MESSAGE);
-        return worker_.requests().answer(request, wanted.op, wanted.request_p);
+        to_.worker.finish(request, UCS_ERR_NO_MESSAGE);
+        return to_.worker.requests.answer(request, wanted.op, wanted.request_p);
     }
     describe(request, *message);
     const bool is_here = !message->is_rndv && message->received == message->length;
@@ -38,37 +37,37 @@ tw_status_t Receiver::peek(Request& request, const Incoming& wanted) {
     }
     if ((request.flags & TW_OP_DISCARD) != 0) {
         in.unexpected.remove(*message);
-        discard(*message);
+        to_.matches.discard(*message);
     } else if ((request.flags & TW_OP_CLAIM) != 0) {
         in.unexpected.remove(*message);
-        worker_.matches().claim(*message);
+        to_.matches.claim(*message);
         request.done.message = message;
     }
-    worker_.finish(request, UCS_OK);
-    return worker_.requests().answer(request, wanted.op, wanted.request_p);
+    to_.worker.finish(request, UCS_OK);
+    return to_.worker.requests.answer(request, wanted.op, wanted.request_p);
 }
 
 tw_status_t Receiver::claim(Request& request, const Incoming& wanted) {
-    Unexpected* const claimed = worker_.matches().claimed(wanted.op->message, wanted.is_am);
+    Unexpected* const claimed = to_.matches.claimed(wanted.op->message, wanted.is_am);
     if (claimed == nullptr) {
         TW_LOG_ERROR("%s %p is not %s message of this worker that the program has",
                      wanted.is_am ? "tw_am_recv: message" : "TW_OP_CLAIM: op->message",
                      static_cast<void*>(wanted.op->message),
                      wanted.is_am ? "an active" : "a claimed");
-        worker_.requests().release(request);
+        to_.worker.requests.release(request);
         return TW_ERR_INVALID_PARAM;
     }
     Unexpected& message = *claimed;
-    worker_.matches().unclaim(message);
+    to_.matches.unclaim(message);
     request.done.flags |= wanted.is_am ? TW_DONE_AM : TW_DONE_CLAIM;
     if ((request.flags & TW_OP_DISCARD) != 0) {
         describe(request, message);
-        discard(message);
-        worker_.finish(request, UCS_OK);
+        to_.matches.discard(message);
+        to_.worker.finish(request, UCS_OK);
     } else {
         give_message(request, message);
     }
-    return worker_.requests().answer(request, wanted.op, wanted.request_p);
+    return to_.worker.requests.answer(request, wanted.op, wanted.request_p);
 }
 
 }  // namespace tagwire::proto

@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "protocols/match/arrival.hpp"
-#include "protocols/offload/device_tags.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/request/attention.hpp"
+#include "protocols/request/request_table.hpp"
 #include "ucs/debug/check.hpp"
 
 namespace tagwire::proto {
@@ -18,9 +17,9 @@ namespace {
 
 /// nullptr: anybody. A posted receive remembers the number of its source alone: it may outlive the
 /// endpoint that it was posted with.
-const Endpoint* source_of(const Incoming& wanted) {
+const MatchPeer* source_of(const Incoming& wanted) {
     return wanted.op == nullptr || wanted.op->source == nullptr ? nullptr
-                                                                : &endpoint_of(wanted.op->source);
+                                                                : &peer_of(wanted.op->source);
 }
 
 }  // namespace
@@ -36,18 +35,18 @@ tw_status_t Receiver::receive(const Incoming& wanted) {
     if ((request->flags & TW_OP_MULTI_RECV) != 0)
         return post_multi(*request, wanted);
     post(*request, source_of(wanted));
-    return worker_.requests().answer(*request, wanted.op, wanted.request_p);
+    return to_.worker.requests.answer(*request, wanted.op, wanted.request_p);
 }
 
 /// nullptr: there is no room for it.
 Request* Receiver::make(const Incoming& wanted) {
-    Request* request = worker_.requests().make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    Request* request = to_.worker.requests.make(RequestKind::kReceive, wanted.op, wanted.request_p);
     if (request == nullptr)
         return nullptr;
-    if (!worker_.requests().set_buffer(*request, wanted.base, wanted.length, wanted.list,
-                                       wanted.count,
-                                       wanted.op == nullptr ? nullptr : wanted.op->mem)) {
-        worker_.requests().release(*request);
+    if (!to_.worker.requests.set_buffer(*request, wanted.base, wanted.length, wanted.list,
+                                        wanted.count,
+                                        wanted.op == nullptr ? nullptr : wanted.op->mem)) {
+        to_.worker.requests.release(*request);
         return nullptr;
     }
     request->is_tagged = wanted.is_tagged;
@@ -55,7 +54,7 @@ Request* Receiver::make(const Incoming& wanted) {
     request->mask = wanted.mask;
     request->source = kAnySource;
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
-    if (const Endpoint* from = source_of(wanted))
+    if (const MatchPeer* from = source_of(wanted))
         request->source = from->source;
     return request;
 }
@@ -64,12 +63,12 @@ void Receiver::begin(const Incoming& wanted) {
     Request* request = make(wanted);
     TW_CHECK(request != nullptr);
     post(*request, nullptr);
-    worker_.requests().answer_later(*request);
+    to_.worker.requests.answer_later(*request);
 }
 
 /// A message has matched, or it waits for one.
-void Receiver::post(Request& request, const Endpoint* from) {
-    MatchSpace& in = worker_.space(request.is_tagged);
+void Receiver::post(Request& request, const MatchPeer* from) {
+    MatchSpace& in = space(request.is_tagged);
     Unexpected* message = nullptr;
     if (!in.unexpected.empty()) {
         message =
@@ -77,76 +76,63 @@ void Receiver::post(Request& request, const Endpoint* from) {
     }
     if (message != nullptr) {
         give_message(request, *message);
-    } else if (from != nullptr && from->failure() != UCS_OK) {
-        worker_.finish(request, from->failure());  // nothing can come any more
+    } else if (from != nullptr && from->lane.failure() != UCS_OK) {
+        to_.worker.finish(request, from->lane.failure());  // nothing can come any more
     } else {
         request.is_posted = true;
         in.posted.post(request);
-        if (worker_.device_tags() != nullptr && request.is_tagged)
-            worker_.device_tags()->posted(request);
+        if (has_device_ && request.is_tagged)
+            to_.calls.posted(to_.owner, request);
     }
 }
 
 tw_status_t Receiver::post_multi(Request& request, const Incoming& wanted) {
-    MatchSpace& in = worker_.space(false);
+    MatchSpace& in = space(false);
     // Its last report comes behind those of its messages, also if the call sees the end.
     request.flags |= TW_OP_COMPLETION;
     request.is_posted = true;
     in.posted.post(request);
     while (request.is_posted) {
         UnexpectedMessage* found = in.unexpected.find(request.tag, request.mask, request.source);
-        Request* child = found == nullptr ? nullptr : worker_.requests().make_part(request);
+        Request* child = found == nullptr ? nullptr : to_.worker.requests.make_part(request);
         if (child == nullptr)
             break;
         in.unexpected.remove(*found);
         give_message(*child, static_cast<Unexpected&>(*found));
     }
-    const Endpoint* from = source_of(wanted);
-    if (request.is_posted && from != nullptr && from->failure() != UCS_OK) {
+    const MatchPeer* from = source_of(wanted);
+    if (request.is_posted && from != nullptr && from->lane.failure() != UCS_OK) {
         in.posted.cancel(request);  // nothing more can come
-        close_multi(request, from->failure());
+        close_multi(request, from->lane.failure());
     }
-    return worker_.requests().answer(request, wanted.op, wanted.request_p);
+    return to_.worker.requests.answer(request, wanted.op, wanted.request_p);
 }
 
 /// The receive gets a message that waited; `message` is in no matcher, and freed.
 void Receiver::give_message(Request& request, Unexpected& message) {
-    worker_.matches().take(message);
+    to_.matches.take(message);
     if ((request.flags & TW_OP_BUFFERED) != 0)
         return buffered_.buffer_message(request, message);
     if (message.has_failed || message.is_canceled || message.peer == nullptr) {
         describe(request, message);
         if (message.has_failed || message.is_canceled) {
             const auto status = message.is_canceled ? UCS_ERR_CANCELED : UCS_ERR_CONNECTION_RESET;
-            worker_.matches().release(message);
-            return worker_.finish(request, status);
+            to_.matches.release(message);
+            return to_.worker.finish(request, status);
         }
         const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
         use_room(request, fits);
         request.buffer.scatter(0, message.data(), fits);
         request.done.length = fits;
         const bool is_cut = fits < message.length;
-        worker_.matches().release(message);
-        return worker_.finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+        to_.matches.release(message);
+        return to_.worker.finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
     }
-    Endpoint& ep = sender_of(message);
     const Arrival arrival{message.tag,     message.imm,     message.length,
                           message.flags,   message.send_id, {message.data(), message.received},
                           message.is_rndv, message.rts,     true};
-    deliver(request, ep, arrival);
-    worker_.matches().release(message);
-}
-
-/// The sender learns that it was taken, and it is freed; `message` is in no matcher.
-void Receiver::discard(Unexpected& message) {
-    worker_.matches().take(message);
-    if (MatchPeer* peer = message.is_canceled ? nullptr : message.peer) {
-        if (message.is_rndv)
-            peer->lane.control(Ats{.send_id = message.send_id, .status = UCS_OK});
-        else if ((message.flags & kAcks) != 0)
-            peer->lane.control(Ack{message.send_id});
-    }
-    worker_.matches().release(message);
+    deliver(request, *message.peer, arrival);
+    to_.matches.release(message);
 }
 
 // ---- Multi-receives
@@ -157,8 +143,8 @@ void Receiver::use_room(Request& part, std::size_t bytes) {
     if (parent == nullptr)
         return;
     parent->offset += bytes;
-    if (parent->buffer.length - parent->offset < worker_.limits.multi_recv_bytes_min) {
-        worker_.space(false).posted.cancel(*parent);
+    if (parent->buffer.length - parent->offset < to_.limits.multi_recv_bytes_min) {
+        space(false).posted.cancel(*parent);
         close_multi(*parent, UCS_OK);
     }
 }
@@ -168,35 +154,34 @@ void Receiver::close_multi(Request& parent, ucs_status_t status) {
     parent.done.flags |= TW_DONE_MULTI_RECV;
     parent.closing = status;
     if (parent.children == 0)
-        worker_.finish(parent, status);
+        to_.worker.finish(parent, status);
 }
 
 // ---- Ends
 
 /// Receives of that source end. Their callbacks are told later, so none posts another one here.
 void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
-    const Walk walk(worker_);
+    const Walk walk(to_.attention);
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
         unposted(*receive);
         if ((receive->flags & TW_OP_MULTI_RECV) != 0)
             close_multi(*receive, status);
         else
-            worker_.finish(*receive, status);
+            to_.worker.finish(*receive, status);
     }
 }
 
-void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
-    ep.incoming.end();
-    worker_.matches().drop_messages_of(ep);
-    while (!ep.announced.empty())
-        if (const std::size_t held = ep.announced.drop_oldest(); held != 0)
-            worker_.matches().refund(ep, held);
-    worker_.matches().drop_orphans();
-    worker_.matches().resume_if_free(nullptr);
-    // The worker that a transmit context is of has a connection of its own, whose end counts.
+void Receiver::drop_incoming(MatchPeer& from, ucs_status_t status, bool ends_receives) {
+    from.incoming.end();
+    to_.matches.drop_messages_of(from);
+    while (!from.announced.empty())
+        if (const std::size_t held = from.announced.drop_oldest(); held != 0)
+            to_.matches.refund(from, held);
+    to_.matches.drop_orphans();
+    to_.matches.resume_if_free(nullptr);
     for (const bool is_tagged : {false, true})
-        if (is_last && !is_to_tx_context(ep))
-            end_directed(worker_.space(is_tagged), ep.source, status);
+        if (ends_receives)
+            end_directed(space(is_tagged), from.source, status);
 }
 
 }  // namespace tagwire::proto

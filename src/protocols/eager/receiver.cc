@@ -9,11 +9,9 @@
 
 #include "protocols/cost/advisor.hpp"
 #include "protocols/match/arrival.hpp"
-#include "protocols/offload/device_tags.hpp"
+#include "protocols/match/matching.hpp"
+#include "protocols/request/request_table.hpp"
 #include "protocols/wire/limits.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/fast_path.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
@@ -31,11 +29,12 @@ static_assert(sizeof(Announced) + sizeof(Envelope) <= kMessageBytes);
 
 /// The slow path of an eager message; `request` has been matched, if it is not null. Returns false
 /// if the message is malformed; it has been dropped.
-bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+bool Receiver::take_eager(MatchPeer& from, const Header& header, WireBytes behind,
+                          Request* request) {
     EagerBody body;
     if (!decode(header, behind, &body) ||
-        ((header.flags & kMoreParts) != 0 && ep.incoming.is_under_way))
-        return worker_.drop("eager message", behind.size());
+        ((header.flags & kMoreParts) != 0 && from.incoming.is_under_way))
+        return to_.worker.drop("eager message", behind.size());
     Arrival arrival{};
     arrival.tag = header.tag;
     arrival.flags = header.flags;
@@ -44,15 +43,16 @@ bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, 
     arrival.send_id = body.send_id;
     arrival.begun = body.begun;
     arrival.bytes = body.data;
-    arrive_or_match(ep, arrival, request);
+    arrive_or_match(from, arrival, request);
     return true;
 }
 
 /// As take_eager().
-bool Receiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+bool Receiver::take_rndv(MatchPeer& from, const Header& header, WireBytes behind,
+                         Request* request) {
     RtsBody body;
     if (!decode(header, behind, &body))
-        return worker_.drop("request of a rendezvous", behind.size());
+        return to_.worker.drop("request of a rendezvous", behind.size());
     Arrival arrival{};
     arrival.bytes = body.keys.all();
     arrival.imm = body.imm;
@@ -62,141 +62,141 @@ bool Receiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, R
     arrival.length = arrival.rts.length;
     arrival.send_id = arrival.rts.send_id;
     arrival.is_rndv = true;
-    arrive_or_match(ep, arrival, request);
+    arrive_or_match(from, arrival, request);
     return true;
 }
 
 /// `behind`: what follows the header.
-void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind) {
-    if (worker_.device_tags() == nullptr || (header.flags & kTagged) == 0 ||
-        (header.flags & kMoreParts) != 0)
-        return static_cast<void>(worker_.garbage("message without a place", behind.size()));
+void Receiver::announce(MatchPeer& from, AmId am, const Header& header, WireBytes behind) {
+    if (!has_device_ || (header.flags & kTagged) == 0 || (header.flags & kMoreParts) != 0)
+        return static_cast<void>(to_.worker.drop("message without a place", behind.size()));
     Announced announced{am, header, {behind.begin(), behind.end()}, false};
     announced.header.flags &= ~std::uint32_t{kAnnounced};
     const std::size_t held = announced.held();
-    if (!worker_.matches().admit(ep, held))
+    if (!to_.matches.admit(from, held))
         return;
-    worker_.matches().charge(ep, held);
-    ep.announced.add(std::move(announced));
+    to_.matches.charge(from, held);
+    from.announced.add(std::move(announced));
     // Their places follow soon, unless the peer has no such intent.
-    if (ep.announced.size() > kAnnouncedFew)
-        worker_.matches().pause_if_full(ep);
+    if (from.announced.size() > kAnnouncedFew)
+        to_.matches.pause_if_full(from);
 }
 
-bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+bool Receiver::take_announced(MatchPeer& from, const Placeholder& place, std::uint64_t tag,
                               Request* request) {
-    const std::optional<Announced> message = ep.announced.take(place.number);
+    const std::optional<Announced> message = from.announced.take(place.number);
     if (!message)
-        return worker_.drop("place of no message", sizeof place);
-    worker_.matches().refund(ep, message->held());
+        return to_.worker.drop("place of no message", sizeof place);
+    to_.matches.refund(from, message->held());
     bool is_message = message->header.tag == tag;
     if (!is_message)
-        worker_.drop("message whose place has another tag", message->bytes.size());
+        to_.worker.drop("message whose place has another tag", message->bytes.size());
     else if (message->am == AmId::kRts)
-        is_message = take_rndv(ep, message->header, message->bytes, request);
+        is_message = take_rndv(from, message->header, message->bytes, request);
     else
-        is_message = take_eager(ep, message->header, message->bytes, request);
-    worker_.matches().resume_if_free(&ep);
+        is_message = take_eager(from, message->header, message->bytes, request);
+    to_.matches.resume_if_free(&from);
     return is_message;
 }
 
 /// As arrive(), but null: none was looked for yet.
-void Receiver::arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request) {
+void Receiver::arrive_or_match(MatchPeer& from, const Arrival& arrival, Request* request) {
     if (request == nullptr)
-        arrive_unmatched(ep, arrival);
+        arrive_unmatched(from, arrival);
     else
-        arrive(ep, arrival, request);
+        arrive(from, arrival, request);
 }
 
-void Receiver::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
-    arrive(ep, arrival,
-           match(worker_, worker_.space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
+void Receiver::arrive_unmatched(MatchPeer& from, const Arrival& arrival) {
+    arrive(from, arrival,
+           match(to_.matches, to_.worker.requests, (arrival.flags & kTagged) != 0, arrival.tag,
+                 from.source));
 }
 
-void Receiver::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
+void Receiver::arrive(MatchPeer& from, const Arrival& arrival, Request* request) {
     if (request == nullptr)
-        return worker_.matches().add(ep, arrival);
+        return to_.matches.add(from, arrival);
     unposted(*request);
-    worker_.count(WorkerCounter::kRxExpected);
-    deliver(*request, ep, arrival);
+    to_.worker.count(WorkerCounter::kRxExpected);
+    deliver(*request, from, arrival);
 }
 
 void Receiver::unpost(Request& request) {
-    worker_.space(request.is_tagged).posted.cancel(request);
+    space(request.is_tagged).posted.cancel(request);
     unposted(request);
 }
 
 void Receiver::unposted(Request& request) {
     request.is_posted = false;
-    if (worker_.device_tags() != nullptr && request.is_tagged)
-        worker_.device_tags()->left(request);
+    if (has_device_ && request.is_tagged)
+        to_.calls.unposted(to_.owner, request);
 }
 
 /// Fills in the message's fields of the completion.
-void Receiver::describe(Request& request, Endpoint& ep, const Arrival& arrival) {
+void Receiver::describe(Request& request, MatchPeer& from, const Arrival& arrival) {
     tw_completion_t& done = request.done;
     done.tag = arrival.tag;
     done.imm = arrival.imm;
     done.message_length = arrival.length;
-    done.source = ep.worker_id;
-    done.ep = ep.handle();
+    done.source = from.worker_id;
+    done.ep = handle_of(from);
     done.flags |= TW_DONE_RECV | flag_if((arrival.flags & kTagged) != 0, TW_DONE_TAGGED) |
                   flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
 }
 
-void Receiver::end_in_place(Request& request, Endpoint& ep, const Arrival& arrival) {
-    worker_.count(WorkerCounter::kRxExpected);
-    describe(request, ep, arrival);
+void Receiver::end_in_place(Request& request, MatchPeer& from, const Arrival& arrival) {
+    to_.worker.count(WorkerCounter::kRxExpected);
+    describe(request, from, arrival);
     request.done.length = arrival.length;
-    worker_.finish(request, UCS_OK);
+    to_.worker.finish(request, UCS_OK);
 }
 
-void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
+void Receiver::deliver(Request& request, MatchPeer& from, const Arrival& arrival) {
     if (!request.is_whole)
         request.make_whole();
     if ((request.flags & TW_OP_BUFFERED) != 0)
-        return buffered_.buffer(request, ep, arrival);
-    describe(request, ep, arrival);
+        return buffered_.buffer(request, from, arrival);
+    describe(request, from, arrival);
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
     use_room(request, fits);
     if (arrival.is_rndv)
-        return ep.rndv_receiver().begin(request, arrival.rts, arrival.bytes);
+        return to_.calls.begin_rndv(to_.owner, request, from, arrival.rts, arrival.bytes);
     request.wanted = fits;
     request.acks = arrival.flags & kAcks;
     request.peer_id = arrival.send_id;
     if ((request.acks & kAckMatch) != 0)
-        ep.control(Ack{arrival.send_id});
+        from.lane.control(Ack{arrival.send_id});
     const bool has_more = arrival.bytes.size() < arrival.length;
-    const bool is_timed = (arrival.flags & kTimed) != 0 && ep.lane_state().is_learning() &&
-                          fits == arrival.length && Advisor::is_learnt(fits) && !arrival.was_kept;
+    const bool is_timed = (arrival.flags & kTimed) != 0 && fits == arrival.length &&
+                          Advisor::is_learnt(fits) && !arrival.was_kept;
     Timing timing = is_timed ? Timing::of(arrival.begun, ucs::ticks_now()) : Timing{};
     timing.is_sample = !has_more;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
-                                       : ep.copies.out.kind_for(arrival.length);
+                                       : from.copies.out.kind_for(arrival.length);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
     if (!has_more) {
         if (timing.is_wanted())
-            ep.rndv_receiver().learning().add(false, fits, timing);
-        return end_receive(request, ep);
+            to_.calls.learn(to_.owner, from, fits, timing);
+        return end_receive(request, from);
     }
     request.offset = now;
-    worker_.set_outstanding(request, ep);
-    ep.incoming.begin(&request, arrival.bytes.size(), arrival.length, timing);
+    to_.worker.set_outstanding(request, from);
+    from.incoming.begin(&request, arrival.bytes.size(), arrival.length, timing);
 }
 
 /// All data of an eager message is in the buffer.
-void Receiver::end_receive(Request& request, Endpoint& ep) {
+void Receiver::end_receive(Request& request, MatchPeer& from) {
     if ((request.acks & kAckDelivery) != 0)
-        ep.control(Ack{request.peer_id});
+        from.lane.control(Ack{request.peer_id});
     request.done.length = request.wanted;
-    worker_.finish(
+    to_.worker.finish(
         request, request.done.message_length > request.wanted ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
 }
 
-bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
-    IncomingParts& incoming = ep.incoming;
+bool Receiver::take_part(MatchPeer& from, WireBytes bytes) {
+    IncomingParts& incoming = from.incoming;
     if (!incoming.has_room(bytes.size()))
         return false;
     if (Request* request = incoming.request) {
@@ -204,7 +204,7 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
             const std::size_t now =
                 std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
             request->buffer.scatter(request->offset, bytes.data(), now,
-                                    ep.copies.out.kind_for(incoming.length));
+                                    from.copies.out.kind_for(incoming.length));
             request->offset += now;
         }
     } else if (Unexpected* message = incoming.message) {
@@ -218,14 +218,14 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
     if (is_last)
         incoming.end();
     if (request != nullptr && incoming.timing.is_wanted())
-        ep.rndv_receiver().learning().add(false, incoming.length, incoming.timing);
+        to_.calls.learn(to_.owner, from, incoming.length, incoming.timing);
     // The last step: a handler may take the message.
     if (request != nullptr)
-        end_receive(*request, ep);
+        end_receive(*request, from);
     if (message != nullptr && !message->is_am)
         buffered_.check(*message);
     else if (message != nullptr && is_last)
-        worker_.ams().complete(*message);
+        to_.calls.complete_am(to_.owner, *message);
     return true;
 }
 

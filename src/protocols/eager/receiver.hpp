@@ -11,15 +11,45 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "protocols/api/tw_context.h"
+#include "protocols/cost/timing.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/match/match_table.hpp"
 #include "protocols/match/unexpected.hpp"
+#include "protocols/port/worker_port.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/wire.hpp"
 
 namespace tagwire::proto {
 
+class Attention;
 struct Arrival;
-class WorkerCore;
+
+/// Calls of the worker as its receiver knows it; the first argument of each is the owner.
+struct ReceiverCalls {
+    /// The request has matched a rendezvous; `keys`: those behind its `rts`.
+    void (*begin_rndv)(void* owner, Request& request, MatchPeer& from, const Rts& rts,
+                       std::span<const std::byte> keys);
+    /// An eager message of `bytes` bytes, which is learnt from by length, is here now.
+    void (*learn)(void* owner, MatchPeer& from, std::size_t bytes, const Timing& timing);
+    /// All parts of an active message are here.
+    void (*complete_am)(void* owner, Unexpected& message);
+    /// With a device that matches tags: a tagged receive is posted, or is so no more.
+    void (*posted)(void* owner, Request& request);
+    void (*unposted)(void* owner, Request& request);
+};
+
+/// The world of a receiver.
+struct ReceiverPorts {
+    const WorkerPort worker;  // a copy, for the path of each message
+    MatchTable& matches;
+    Attention& attention;
+    const tw_worker_limits_t& limits;
+    void* owner;
+    const ReceiverCalls& calls;
+};
 
 /// Parameters of a receive call.
 struct Incoming {
@@ -41,10 +71,11 @@ struct Incoming {
 /// and the sender is not told.
 class BufferedReceives {
   public:
-    explicit BufferedReceives(WorkerCore& owner) : worker_(owner) {}
+    /// `ports` are the receiver's.
+    explicit BufferedReceives(const ReceiverPorts& ports) : to_(ports) {}
 
     /// `request` has matched a message that comes now.
-    void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
+    void buffer(Request& request, MatchPeer& from, const Arrival& arrival);
     /// As buffer(), of a message that was kept and is in no name space.
     void buffer_message(Request& request, Unexpected& message);
     /// More of the message has come.
@@ -57,22 +88,23 @@ class BufferedReceives {
     void report_buffered(Unexpected& message);
     void drop_buffered(Unexpected& message, ucs_status_t status);
 
-    WorkerCore& worker_;
+    const ReceiverPorts& to_;
 };
 
 class Receiver {
   public:
-    explicit Receiver(WorkerCore& owner) : worker_(owner), buffered_(owner) {}
+    explicit Receiver(const ReceiverPorts& ports) : to_(ports) {}
     Receiver(const Receiver&) = delete;
     Receiver& operator=(const Receiver&) = delete;
+
+    /// A device matches tags: it learns which receives are posted (ReceiverCalls).
+    void set_has_device() { has_device_ = true; }
 
     /// A call of the program.
     tw_status_t receive(const Incoming& wanted);
     /// A call that has returned TW_INPROGRESS already: a receive of any source, for which there is
     /// room.
     void begin(const Incoming& wanted);
-    /// The sender learns that it was taken, and it is freed; `message` is in no matcher.
-    void discard(Unexpected& message);
     /// The multi-receive takes no more messages; it ends when its parts have.
     void close_multi(Request& parent, ucs_status_t status);
     /// Removes a receive from the posted ones.
@@ -82,48 +114,48 @@ class Receiver {
     /// Fills in the message's fields of the completion.
     static void describe(Request& request, const Unexpected& message);
 
-    // ---- Messages of peers. False: malformed, and dropped unless it is one of the last two
+    // ---- Messages of peers. False: malformed, and dropped unless it is the last one
 
     /// `request` has been matched; null: none was.
-    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
-    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
+    void arrive(MatchPeer& from, const Arrival& arrival, Request* request);
+    void arrive_unmatched(MatchPeer& from, const Arrival& arrival);
     /// A device has written the message into its buffer.
-    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
+    void end_in_place(Request& request, MatchPeer& from, const Arrival& arrival);
     /// `behind`: what follows the header. As for arrive().
-    bool take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
-    bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
+    bool take_eager(MatchPeer& from, const Header& header, WireBytes behind, Request* request);
+    bool take_rndv(MatchPeer& from, const Header& header, WireBytes behind, Request* request);
     /// A message that comes before its place in the order (device_tags.hpp).
-    void announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
+    void announce(MatchPeer& from, AmId am, const Header& header, WireBytes behind);
     /// The place of an announced message: it arrives now. False: there is no such message, and
     /// `request`, which has been matched if it is not null, is left alone.
-    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+    bool take_announced(MatchPeer& from, const Placeholder& place, std::uint64_t tag,
                         Request* request);
-    bool take_part(Endpoint& ep, WireBytes bytes);
-
-    BufferedReceives& buffered() { return buffered_; }
+    bool take_part(MatchPeer& from, WireBytes bytes);
 
     // ---- Ends
 
-    /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
-    /// another one has taken its place.
-    void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
+    /// Drops everything half here of an endpoint that has failed. `ends_receives`: those that wait
+    /// for its messages alone end, too, for no other endpoint takes its place.
+    void drop_incoming(MatchPeer& from, ucs_status_t status, bool ends_receives);
 
   private:
+    MatchSpace& space(bool is_tagged) { return to_.matches.space(is_tagged); }
     Request* make(const Incoming& wanted);
-    void post(Request& request, const Endpoint* from);
+    void post(Request& request, const MatchPeer* from);
     tw_status_t post_multi(Request& request, const Incoming& wanted);
     tw_status_t peek(Request& request, const Incoming& wanted);
     tw_status_t claim(Request& request, const Incoming& wanted);
     void give_message(Request& request, Unexpected& message);
-    void describe(Request& request, Endpoint& ep, const Arrival& arrival);
-    void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
-    void end_receive(Request& request, Endpoint& ep);
+    void describe(Request& request, MatchPeer& from, const Arrival& arrival);
+    void deliver(Request& request, MatchPeer& from, const Arrival& arrival);
+    void end_receive(Request& request, MatchPeer& from);
     void use_room(Request& part, std::size_t bytes);
-    void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
+    void arrive_or_match(MatchPeer& from, const Arrival& arrival, Request* request);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
 
-    WorkerCore& worker_;
-    BufferedReceives buffered_;
+    const ReceiverPorts to_;
+    bool has_device_ = false;
+    BufferedReceives buffered_{to_};
 };
 
 }  // namespace tagwire::proto

@@ -83,4 +83,8 @@ inline tw_ep_h handle_of(MatchPeer& peer) {
     return peer.hold.is_held() ? &peer : peer.lane.handle();
 }
 
+inline MatchPeer& peer_of(tw_ep_h handle) {
+    return *static_cast<MatchPeer*>(handle);
+}
+
 }  // namespace tagwire::proto

@@ -349,6 +349,17 @@ void MatchTable::release(Unexpected& message) {
 
 // ---- Messages taken back, and ends
 
+void MatchTable::discard(Unexpected& message) {
+    take(message);
+    if (const MatchPeer* peer = message.is_canceled ? nullptr : message.peer) {
+        if (message.is_rndv)
+            peer->lane.control(Ats{.send_id = message.send_id, .status = UCS_OK});
+        else if ((message.flags & kAcks) != 0)
+            peer->lane.control(Ack{message.send_id});
+    }
+    release(message);
+}
+
 bool MatchTable::withdraw(const MatchPeer& peer, std::uint32_t send_id) {
     Unexpected* message = by_send_id_.find({send_id, peer.id});
     if (message == nullptr)
@@ -369,7 +380,7 @@ void MatchTable::end(Unexpected& message, bool is_dropped) {
     // Receives that wait for data end with the endpoint's others, and their messages with them.
     if (message.waiting != nullptr) {
         if (message.fetch != nullptr)
-            message.fetch->done.context = nullptr;
+            message.fetch->done.message = nullptr;
         claimed_.erase(&message);
         return release(message);
     }

@@ -89,6 +89,8 @@ class MatchTable {
     void release_plain(Unexpected& message);
     /// Frees a message that is in no name space, as soon as its handler does not run.
     void release(Unexpected& message);
+    /// As release(), for the program: the sender learns that it was taken.
+    void discard(Unexpected& message);
     /// Drops what the sender wants back, or marks it. False: it was matched, or is not here.
     bool withdraw(const MatchPeer& peer, std::uint32_t send_id);
     /// The peer is gone: messages stay that are here as a whole, unless it has flooded.

@@ -37,6 +37,8 @@ struct WorkerPort {
     void count(WorkerCounter counter, std::uint64_t amount = 1) const {
         counters.add(counter, amount);
     }
+    /// A message is malformed, or cannot come now: it is counted and logged. Returns false.
+    bool drop(const char* what, std::size_t length) const;
     /// The request was sent to the peer, or has matched a message of it, and ends later.
     void set_outstanding(Request& request, MatchPeer& peer) const {
         calls.set_outstanding(owner, request, peer);

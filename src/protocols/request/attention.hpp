@@ -141,4 +141,23 @@ class InCallback {
     [[maybe_unused]] Attention& attention_;
 };
 
+/// The library walks a list of its worker, or carries out a call of another thread on it: nothing
+/// of the program runs meanwhile, which debug builds assert.
+class Walk {
+  public:
+    explicit Walk(Attention& attention) : attention_(attention) {
+        if constexpr (ucs::kDebugChecks)
+            attention_.begin_walk();
+    }
+    Walk(const Walk&) = delete;
+    Walk& operator=(const Walk&) = delete;
+    ~Walk() {
+        if constexpr (ucs::kDebugChecks)
+            attention_.end_walk();
+    }
+
+  private:
+    [[maybe_unused]] Attention& attention_;
+};
+
 }  // namespace tagwire::proto

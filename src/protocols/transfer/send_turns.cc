@@ -137,7 +137,7 @@ void SendQueue::drained() {
 /// Sends what waits. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits, or only for
 /// something else.
 ucs_status_t SendQueue::drain() {
-    const Walk walk(ep_.worker);
+    const Walk walk(ep_.worker.attention());
     begin_steps();
     full_ = 0;
     bool is_ring_full = false;

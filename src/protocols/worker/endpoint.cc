@@ -237,7 +237,7 @@ void Endpoint::forget_program() {
 
 bool Endpoint::work_slowly() {
     if (std::exchange(lacks_keys_, false) && lane_.state == EpState::kReady) {
-        const Walk walk(worker);
+        const Walk walk(worker.attention());
         keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !key.ask_owner(); });
     }
     if (queue_.take_stall()) {
@@ -312,7 +312,7 @@ void Endpoint::fail(ucs_status_t status) {
     else if (closing_.peer_may_go() && !closing_.is_open() && has_no_work() &&
              status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
-    const Walk walk(worker);
+    const Walk walk(worker.attention());
     lane_.failure = status;
     log_failure(*this);
     lane_.state = EpState::kFailed;
@@ -327,7 +327,8 @@ void Endpoint::fail(ucs_status_t status) {
     connector_.clear();
     queue_.clear_data();
     rma_target.clear();
-    worker.receiver().drop_incoming(*this, status, is_last);
+    // The worker that a transmit context is of has a connection of its own, whose end counts.
+    worker.receiver().drop_incoming(*this, status, is_last && !is_to_tx_context(*this));
     worker.peers().release_id(*this);
     while (Request* request = receiving.front())
         worker.finish_drained(*request, status);

@@ -181,22 +181,6 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
     return true;
 }
 
-/// nullptr: no posted receive matches, or there is no memory for the part of a multi-receive that
-/// does. Any other matching receive is removed from the posted list.
-inline Request* match(WorkerCore& worker, MatchSpace& space, std::uint64_t tag,
-                      std::uint32_t source) {
-    if (&space == &worker.space(true)) [[likely]]
-        return static_cast<Request*>(space.posted.match(tag, source));
-    auto* request = static_cast<Request*>(space.posted.find(tag, source));
-    if (request == nullptr)
-        return nullptr;
-    if ((request->flags & TW_OP_MULTI_RECV) == 0) {
-        space.posted.cancel(*request);
-        return request;
-    }
-    return worker.requests().make_part(*request);
-}
-
 /// Whether end_short() can end this receive of a message of `length` bytes.
 inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;

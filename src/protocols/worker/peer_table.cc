@@ -467,7 +467,7 @@ void PeerTable::destroy(Endpoint& ep) {
     const bool is_last = endpoint_to(ep.peer_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
-        worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last);
+        worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last && !is_to_tx_context(ep));
     if (ep.marks.wants_wireup)
         std::erase(wireup_, &ep);
     if (ep.marks.is_retired)

@@ -35,7 +35,7 @@ class Progressing {
 class InContext {
   public:
     explicit InContext(const TxContext& context)
-        : entry_(*context.worker), work_(*context.worker), walk_(*context.worker) {}
+        : entry_(*context.worker), work_(*context.worker), walk_(context.worker->attention()) {}
     InContext(const InContext&) = delete;
     InContext& operator=(const InContext&) = delete;
 

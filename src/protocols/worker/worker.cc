@@ -230,6 +230,7 @@ ucs_status_t Worker::open_device_tags() {
         DeviceTagPorts{port(), space(true), endpoints_, **found, this, kDeviceTagCalls},
         context_.tag_sender_mask);
     device_tags_ = own_device_tags_.get();
+    own_receiver_.set_has_device();
     return UCS_OK;
 }
 
@@ -482,7 +483,7 @@ void Worker::look_at_peers() {
     if (now < next_look_ns_)
         return;
     next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
-    const Walk walk(*this);
+    const Walk walk(attention_);
     endpoints_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
@@ -509,7 +510,7 @@ void WorkerCore::open() {
 
 void WorkerCore::carry_out_and_settle(const DelegatedCall& call) {
     {
-        const Walk walk(*this);
+        const Walk walk(attention_);
         carry_out(*this, call);
     }
     if (attention_.is_watched()) [[unlikely]]

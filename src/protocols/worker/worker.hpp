@@ -98,6 +98,7 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open();
     ucs_status_t open_device_tags();
     static const DeviceTagCalls kDeviceTagCalls;
+    static const ReceiverCalls kReceiverCalls;
     ucs_status_t open_rails();
     void say_farewell();
     bool are_atomics_by_device() const;
@@ -158,7 +159,7 @@ class alignas(128) Worker : public WorkerCore {
     std::uint64_t next_kernel_look_ns_ = 0;
     std::unique_ptr<DeviceTags> own_device_tags_;
     PeerTable own_peers_{*this, params_};
-    Receiver own_receiver_{*this};
+    Receiver own_receiver_{{port(), matches_, attention_, limits, this, kReceiverCalls}};
     Waiting waiting_{*this};
     Politeness politeness_{*this, waiting_};
 };

@@ -134,13 +134,11 @@ ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::
 }
 
 bool WorkerCore::drop(const char* what, std::size_t length) {
-    garbage(what, length);
-    return false;
+    return port_.drop(what, length);
 }
 
 ucs_status_t WorkerCore::garbage(const char* what, std::size_t length) {
-    count(WorkerCounter::kGarbage);
-    TW_LOG_DEBUG("%s of %zu bytes is dropped", what, length);
+    port_.drop(what, length);
     return UCS_OK;
 }
 

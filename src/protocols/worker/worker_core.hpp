@@ -216,25 +216,6 @@ inline WorkerCore& core_of(tw_worker_h handle) {
     return *static_cast<WorkerCore*>(handle);
 }
 
-/// The library walks a list of the worker, or carries out a call of another thread on it: nothing
-/// of the program runs meanwhile, which debug builds assert.
-class Walk {
-  public:
-    explicit Walk(WorkerCore& worker) : worker_(worker) {
-        if constexpr (ucs::kDebugChecks)
-            worker.attention().begin_walk();
-    }
-    Walk(const Walk&) = delete;
-    Walk& operator=(const Walk&) = delete;
-    ~Walk() {
-        if constexpr (ucs::kDebugChecks)
-            worker_.attention().end_walk();
-    }
-
-  private:
-    WorkerCore& worker_;
-};
-
 /// As InCallback: other threads may enter meanwhile, as the callback itself may. Such a thread may
 /// have been told of the event before the callback had run, so its end is another one: who waits
 /// for what the callback does looks again.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "protocols/eager/receiver.hpp"
+#include "protocols/match/matching.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/fast_path.hpp"
@@ -46,7 +47,8 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
         if (length < before)
             return worker.garbage("eager message", length);
         std::memcpy(&imm, came.head + sizeof header, before);
-        request = match(worker, worker.space((header.flags & kTagged) != 0), header.tag, ep.source);
+        request = match(worker.matches(), worker.requests(), (header.flags & kTagged) != 0,
+                        header.tag, ep.source);
         const std::size_t bytes = length - before;
         if (request != nullptr && is_short(*request, bytes)) {
             if (bytes > kShortCopyMax)

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The port by which receives that a device matches (device_tags.hpp) reach their worker.
+// The ports by which the receiver (receiver.hpp), and receives that a device matches
+// (device_tags.hpp), reach their worker.
+#include <cstddef>
+#include <span>
+
 #include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
@@ -14,11 +18,25 @@ Worker& as_worker(void* owner) {
     return *static_cast<Worker*>(owner);
 }
 
-Endpoint& endpoint_as(MatchPeer& peer) {
-    return static_cast<Endpoint&>(peer);
-}
-
 }  // namespace
+
+constinit const ReceiverCalls Worker::kReceiverCalls{
+    .begin_rndv =
+        [](void*, Request& request, MatchPeer& from, const Rts& rts,
+           std::span<const std::byte> keys) {
+            static_cast<Endpoint&>(from).rndv_receiver().begin(request, rts, keys);
+        },
+    .learn =
+        [](void*, MatchPeer& from, std::size_t bytes, const Timing& timing) {
+            static_cast<Endpoint&>(from).rndv_receiver().learning().add(false, bytes, timing);
+        },
+    .complete_am = [](void* worker,
+                      Unexpected& message) { as_worker(worker).ams().complete(message); },
+    .posted = [](void* worker,
+                 Request& request) { as_worker(worker).device_tags_->posted(request); },
+    .unposted = [](void* worker,
+                   Request& request) { as_worker(worker).device_tags_->left(request); },
+};
 
 constinit const DeviceTagCalls Worker::kDeviceTagCalls{
     .find = [](void* worker, std::uint32_t sender) -> MatchPeer* {
@@ -26,21 +44,20 @@ constinit const DeviceTagCalls Worker::kDeviceTagCalls{
     },
     .arrive =
         [](void* worker, MatchPeer& from, const Arrival& arrival, Request* request) {
-            as_worker(worker).own_receiver_.arrive(endpoint_as(from), arrival, request);
+            as_worker(worker).own_receiver_.arrive(from, arrival, request);
         },
     .arrive_unmatched =
         [](void* worker, MatchPeer& from, const Arrival& arrival) {
-            as_worker(worker).own_receiver_.arrive_unmatched(endpoint_as(from), arrival);
+            as_worker(worker).own_receiver_.arrive_unmatched(from, arrival);
         },
     .end_in_place =
         [](void* worker, Request& request, MatchPeer& from, const Arrival& arrival) {
-            as_worker(worker).own_receiver_.end_in_place(request, endpoint_as(from), arrival);
+            as_worker(worker).own_receiver_.end_in_place(request, from, arrival);
         },
     .take_announced =
         [](void* worker, MatchPeer& from, const Placeholder& place, std::uint64_t tag,
            Request* request) {
-            return as_worker(worker).own_receiver_.take_announced(endpoint_as(from), place, tag,
-                                                                  request);
+            return as_worker(worker).own_receiver_.take_announced(from, place, tag, request);
         },
     .garbage = [](void* worker, const char* what,
                   std::size_t length) { return as_worker(worker).garbage(what, length); },
