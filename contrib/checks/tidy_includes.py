@@ -69,7 +69,6 @@ UPWARD = {
     "cost/scheme.cc": {"request/rail.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp"},
     "eager/eager_sender.cc": {"worker/fast_path.hpp"},
-    "am/am_receiver.cc": {"worker/am_fast_path.hpp"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -5,12 +5,10 @@
 #include <bit>
 #include <cstring>
 
-#include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
-#include "protocols/worker/am_fast_path.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/wire/control_message.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -41,29 +39,29 @@ void AmReceiver::set(unsigned id, tw_am_cb_t callback, void* arg) {
 }
 
 tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
-    Endpoint& ep = *call.from;
-    MatchTable& matches = worker_.matches();
+    MatchPeer& from = *call.from;
+    MatchTable& matches = to_.matches;
     Unexpected* message = call.kept;
     if (call.is_kept || (message != nullptr && matches.claimed(message, true) == nullptr)) {
         TW_LOG_ERROR("tw_am_keep: the message was kept or received already");
         return TW_ERR_INVALID_PARAM;
     }
-    if (ep.failure() != UCS_OK)
-        return static_cast<tw_status_t>(ep.failure());
+    if (const ucs_status_t failure = from.lane.failure(); failure != UCS_OK)
+        return static_cast<tw_status_t>(failure);
     if (message == nullptr) {
         if (ucs::reserve_is_low())
             return TW_ERR_NO_MEMORY;
         EagerBody body;
         body.length = call.header_length + call.length;
         body.data = {static_cast<const std::byte*>(call.header), body.length};
-        if (!matches.may_keep(ep, MatchTable::bytes_of(body.length)))
+        if (!matches.may_keep(from, MatchTable::bytes_of(body.length)))
             return TW_ERR_EXCEEDS_LIMIT;
         Arrival arrival = arrival_of({static_cast<std::uint16_t>(call.id), 0, 0}, body,
                                      body.data.first(call.header_length));
         arrival.is_admitted = true;
-        message = matches.make(ep, arrival);
+        message = matches.make(from, arrival);
         if (message == nullptr)
-            return static_cast<tw_status_t>(ep.failure());
+            return static_cast<tw_status_t>(from.lane.failure());
         matches.claim(*message);
         message->is_in_handler = true;
         call.message = call.kept = message;
@@ -71,29 +69,29 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
     } else if (message->is_rndv) {
         matches.name(*message);
     } else if (message->length + message->header_bytes <= TW_AM_URGENT_MAX &&
-               !matches.may_keep(ep, message->held)) {  // make() has not asked
+               !matches.may_keep(from, message->held)) {  // make() has not asked
         return TW_ERR_EXCEEDS_LIMIT;
     }
     call.header = message->header();
     call.is_kept = true;
     *message_p = message;
-    matches.pause_if_full(ep);
+    matches.pause_if_full(from);
     return TW_OK;
 }
 
 bool AmReceiver::release(tw_message_h message) {
-    Unexpected* const claimed = worker_.matches().claimed(message, true);
+    Unexpected* const claimed = to_.matches.claimed(message, true);
     if (claimed == nullptr)
         return false;
-    worker_.matches().unclaim(*claimed);
-    worker_.matches().discard(*claimed);
+    to_.matches.unclaim(*claimed);
+    to_.matches.discard(*claimed);
     return true;
 }
 
 // ---- Messages
 
 void AmReceiver::drop(std::uint16_t id) {
-    worker_.count(WorkerCounter::kAmDropped);
+    to_.worker.count(WorkerCounter::kAmDropped);
     if (!std::exchange(has_dropped_, true)) {
         TW_LOG_ERROR(
             "an active message is dropped: no handler is registered for its id %u (logged once for "
@@ -108,51 +106,51 @@ void AmReceiver::give(AmCall& call) {
     if (handler == nullptr)
         drop(id);
     else
-        call_am(worker_, *handler, call);
+        to_.call(to_.owner, *handler, call);
 }
 
-void AmReceiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind) {
+void AmReceiver::take_eager(MatchPeer& from, const Header& header, WireBytes behind) {
     AmBody body;
     const bool has_more = (header.flags & kMoreParts) != 0;
-    if (!decode(header, behind, &body) || (has_more && ep.incoming.is_under_way))
-        return static_cast<void>(worker_.drop("active message", behind.size()));
+    if (!decode(header, behind, &body) || (has_more && from.incoming.is_under_way))
+        return static_cast<void>(to_.worker.drop("active message", behind.size()));
     if (has_more && find(body.word.id) != nullptr) {
         Arrival arrival = arrival_of(body.word, body.eager, body.header);
         arrival.flags = header.flags & kAcks;
-        if (worker_.matches().make(ep, arrival) != nullptr)
-            worker_.matches().pause_if_full(ep);
+        if (to_.matches.make(from, arrival) != nullptr)
+            to_.matches.pause_if_full(from);
         return;
     }
     if (has_more) {  // the parts that come are dropped, too
-        ep.incoming.begin(nullptr, body.eager.data.size(), body.eager.length);
+        from.incoming.begin(nullptr, body.eager.data.size(), body.eager.length);
         drop(body.word.id);
     } else {
-        AmCall call = am_call(worker_, ep, body.word, body.eager.data.data(),
+        AmCall call = am_call(to_.handle, from, handle_of(from), body.word, body.eager.data.data(),
                               body.eager.data.size() - body.word.header_bytes);
         give(call);
         end(call);
     }
     if (body.eager.send_id != 0)
-        ep.control(Ack{body.eager.send_id});
+        from.lane.control(Ack{body.eager.send_id});
 }
 
 void AmReceiver::complete(Unexpected& message) {
-    Endpoint& ep = sender_of(message);
+    MatchPeer& from = *message.peer;
     const std::uint32_t send_id = std::exchange(message.send_id, 0);
     const bool wants_ack = std::exchange(message.flags, 0) != 0;
-    give_message(ep, message);
+    give_message(from, message);
     if (wants_ack)
-        ep.control(Ack{send_id});
+        from.lane.control(Ack{send_id});
 }
 
-void AmReceiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind) {
+void AmReceiver::take_rndv(MatchPeer& from, const Header& header, WireBytes behind) {
     AmRtsBody body;
     if (!decode(header, behind, &body))
-        return static_cast<void>(worker_.drop("rendezvous of an active message", behind.size()));
+        return static_cast<void>(to_.worker.drop("rendezvous of an active message", behind.size()));
     const Rts& rts = body.rndv.rts;
     if (find(body.word.id) == nullptr) {
         drop(body.word.id);
-        return ep.control(Ats{.send_id = rts.send_id, .status = UCS_ERR_NO_ELEM});
+        return from.lane.control(Ats{.send_id = rts.send_id, .status = UCS_ERR_NO_ELEM});
     }
     Arrival arrival{};
     arrival.tag = body.word.id;
@@ -163,17 +161,17 @@ void AmReceiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind)
     arrival.rts = rts;
     arrival.is_am = true;
     arrival.am_header = body.header;
-    Unexpected* message = worker_.matches().make(ep, arrival);
+    Unexpected* message = to_.matches.make(from, arrival);
     if (message != nullptr)
-        give_message(ep, *message);
+        give_message(from, *message);
 }
 
 /// It is the program's while its handler runs, whatever that does; then it goes, unless it is kept.
-void AmReceiver::give_message(Endpoint& ep, Unexpected& message) {
-    worker_.matches().claim(message);
-    AmCall call =
-        am_call(worker_, ep, {static_cast<std::uint16_t>(message.tag), message.header_bytes, 0},
-                message.header(), message.length);
+void AmReceiver::give_message(MatchPeer& from, Unexpected& message) {
+    to_.matches.claim(message);
+    AmCall call = am_call(to_.handle, from, handle_of(from),
+                          {static_cast<std::uint16_t>(message.tag), message.header_bytes, 0},
+                          message.header(), message.length);
     call.message = call.kept = &message;
     message.is_in_handler = true;
     if (message.is_rndv) {
@@ -190,7 +188,7 @@ void AmReceiver::end(const AmCall& call) {
     Unexpected& message = *call.kept;
     message.is_in_handler = false;
     if (message.is_over)
-        worker_.matches().release(message);
+        to_.matches.release(message);
     else if (!call.is_kept)
         release(&message);  // unless a receive has it
 }

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "protocols/api/tw_am.h"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/match/match_table.hpp"
 #include "protocols/match/unexpected.hpp"
+#include "protocols/port/worker_port.hpp"
 #include "protocols/wire/am_header.hpp"
 
 namespace tagwire::proto {
-
-class Endpoint;
-class WorkerCore;
 
 struct AmHandler {
     tw_am_cb_t callback;  // nullptr: the id has none
@@ -30,14 +30,46 @@ struct AmHandler {
 
 /// A message while its handler runs. Data that the transport has follows the header.
 struct AmCall : tw_am {
-    Endpoint* from;
+    MatchPeer* from;
     Unexpected* kept;  // its memory; nullptr: the transport's
     bool is_kept;      // by the program, beyond the handler
 };
 
+/// A message whose `length` bytes of data follow the program's header at `header`. `ep`: of its
+/// sender, as the program knows it.
+[[gnu::always_inline]] inline AmCall am_call(tw_worker_h worker, MatchPeer& from, tw_ep_h ep,
+                                             AmWord word, const std::byte* header,
+                                             std::size_t length) {
+    AmCall call;
+    call.worker = worker;
+    call.header = header;
+    call.header_length = word.header_bytes;
+    call.data = header + word.header_bytes;
+    call.length = length;
+    call.source = from.worker_id;
+    call.ep = ep;
+    call.message = nullptr;
+    call.id = word.id;
+    call.flags = 0;
+    call.from = &from;
+    call.kept = nullptr;
+    call.is_kept = false;
+    return call;
+}
+
+/// The world of a receiver of active messages.
+struct AmReceiverPorts {
+    const WorkerPort& worker;
+    MatchTable& matches;
+    tw_worker_h handle;
+    void* owner;
+    /// Runs the handler, which may be replaced meanwhile.
+    void (*call)(void* owner, const AmHandler& handler, AmCall& call);
+};
+
 class AmReceiver {
   public:
-    explicit AmReceiver(WorkerCore& owner) : worker_(owner) {}
+    explicit AmReceiver(const AmReceiverPorts& ports) : to_(ports) {}
     AmReceiver(const AmReceiver&) = delete;
     AmReceiver& operator=(const AmReceiver&) = delete;
 
@@ -57,8 +89,8 @@ class AmReceiver {
                                                                           : nullptr;
     }
     /// `behind`: what follows the header. A malformed message is dropped.
-    void take_eager(Endpoint& ep, const Header& header, WireBytes behind);
-    void take_rndv(Endpoint& ep, const Header& header, WireBytes behind);
+    void take_eager(MatchPeer& from, const Header& header, WireBytes behind);
+    void take_rndv(MatchPeer& from, const Header& header, WireBytes behind);
     /// The handler of a message that is kept has returned.
     void end(const AmCall& call);
     /// All parts of the message are here.
@@ -67,9 +99,9 @@ class AmReceiver {
   private:
     void drop(std::uint16_t id);
     void give(AmCall& call);
-    void give_message(Endpoint& ep, Unexpected& message);
+    void give_message(MatchPeer& from, Unexpected& message);
 
-    WorkerCore& worker_;
+    const AmReceiverPorts to_;
     std::vector<AmHandler> handlers_;  // by id, as far as the highest one
     bool has_dropped_ = false;
 };

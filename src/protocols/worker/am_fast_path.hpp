@@ -49,26 +49,6 @@ namespace tagwire::proto {
     return true;
 }
 
-/// A message whose `length` bytes of data follow the program's header at `header`.
-[[gnu::always_inline]] inline AmCall am_call(WorkerCore& worker, Endpoint& ep, AmWord word,
-                                             const std::byte* header, std::size_t length) {
-    AmCall call;
-    call.worker = &worker;
-    call.header = header;
-    call.header_length = word.header_bytes;
-    call.data = header + word.header_bytes;
-    call.length = length;
-    call.source = ep.worker_id;
-    call.ep = ep.handle();
-    call.message = nullptr;
-    call.id = word.id;
-    call.flags = 0;
-    call.from = &ep;
-    call.kept = nullptr;
-    call.is_kept = false;
-    return call;
-}
-
 /// Apart, so that the other modes save no registers for it.
 [[gnu::noinline]] inline void call_am_unlocked(WorkerCore& worker, AmHandler handler,
                                                AmCall& call) {

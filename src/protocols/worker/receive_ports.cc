@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ports by which the receiver (receiver.hpp), and receives that a device matches
-// (device_tags.hpp), reach their worker.
+// The ports by which the receiver (receiver.hpp), that of active messages (am_receiver.hpp), and
+// receives that a device matches (device_tags.hpp), reach their worker.
 #include <cstddef>
 #include <span>
 
 #include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
+#include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker.hpp"
 
@@ -37,6 +38,16 @@ constinit const ReceiverCalls Worker::kReceiverCalls{
     .unposted = [](void* worker,
                    Request& request) { as_worker(worker).device_tags_->left(request); },
 };
+
+AmReceiverPorts am_port_of(WorkerCore& worker, const WorkerPort& port, MatchTable& matches) {
+    return {.worker = port,
+            .matches = matches,
+            .handle = &worker,
+            .owner = &worker,
+            .call = [](void* owner, const AmHandler& handler, AmCall& call) {
+                call_am(*static_cast<WorkerCore*>(owner), handler, call);
+            }};
+}
 
 constinit const DeviceTagCalls Worker::kDeviceTagCalls{
     .find = [](void* worker, std::uint32_t sender) -> MatchPeer* {

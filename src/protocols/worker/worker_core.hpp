@@ -55,6 +55,8 @@ enum class ReceivePath : std::uint8_t { kFast, kLocked, kSlow };
 class WorkerCore;
 /// The port of its match table.
 MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers);
+/// The port of its active messages.
+AmReceiverPorts am_port_of(WorkerCore& worker, const WorkerPort& port, MatchTable& matches);
 /// The port of its requests.
 RequestPort request_port_of(WorkerCore& worker, Attention& attention);
 
@@ -196,7 +198,7 @@ class WorkerCore : public tw_worker {
     Attention attention_{is_multi};
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{match_port_of(*this, counters_, endpoints_), options()};
-    AmReceiver ams_{*this};
+    AmReceiver ams_{am_port_of(*this, port_, matches_)};
     RequestTable requests_{request_port_of(*this, attention_)};
     RequestList draining_;  // of failed endpoints; a device still moves their data
     WorkerCounters counters_;

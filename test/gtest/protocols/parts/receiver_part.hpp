@@ -183,12 +183,8 @@ class ReceiverPart : public MatchTablePart {
     static const proto::ReceiverCalls kCalls;
 
   protected:
-    proto::Receiver receiver_{{{this, kWorkerCalls, counters_, options_, worker_.table, false},
-                               table_,
-                               worker_.attention,
-                               limits_,
-                               this,
-                               kCalls}};
+    const proto::WorkerPort port_{this, kWorkerCalls, counters_, options_, worker_.table, false};
+    proto::Receiver receiver_{{port_, table_, worker_.attention, limits_, this, kCalls}};
 
     /// No receive of the test is posted or outstanding any more.
     void TearDown() override {
