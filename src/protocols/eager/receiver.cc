@@ -12,6 +12,7 @@
 #include "protocols/match/matching.hpp"
 #include "protocols/request/request_table.hpp"
 #include "protocols/wire/limits.hpp"
+#include "ucs/memory/copy.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
@@ -172,7 +173,7 @@ void Receiver::deliver(Request& request, MatchPeer& from, const Arrival& arrival
     Timing timing = is_timed ? Timing::of(arrival.begun, ucs::ticks_now()) : Timing{};
     timing.is_sample = !has_more;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
-    const auto kind = arrival.was_kept ? ucs::CopyKind::kLibc  // it is in memory of our own
+    const auto kind = arrival.was_kept ? ucs::plain_kind_for(now)  // it is in memory of our own
                                        : from.copies.out.kind_for(arrival.length);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now, kind);
@@ -208,7 +209,7 @@ bool Receiver::take_part(MatchPeer& from, WireBytes bytes) {
             request->offset += now;
         }
     } else if (Unexpected* message = incoming.message) {
-        std::memcpy(message->data() + message->received, bytes.data(), bytes.size());
+        ucs::copy_plain(message->data() + message->received, bytes.data(), bytes.size());
         message->received += bytes.size();
     }
     incoming.bytes += bytes.size();

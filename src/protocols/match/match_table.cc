@@ -14,6 +14,7 @@
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/wire/limits.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/memory/copy.hpp"
 #include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::proto {
@@ -230,7 +231,7 @@ Unexpected* MatchTable::make(MatchPeer& peer, const Arrival& arrival) {
     message->received = arrival.bytes.size();
     message->held = held;
     if (!arrival.bytes.empty())
-        std::memcpy(message->data(), arrival.bytes.data(), arrival.bytes.size());
+        ucs::copy_plain(message->data(), arrival.bytes.data(), arrival.bytes.size());
     if (arrival.is_am)
         add_header(*message, arrival.am_header);
     if (!arrival.is_rndv && arrival.bytes.size() < arrival.length)

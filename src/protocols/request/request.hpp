@@ -61,11 +61,16 @@ struct Buffer {
     std::size_t count;
     Memory* memory;
 
-    /// Copies bytes [offset, offset + bytes), which are inside, from it or to it.
-    void gather(void* to, std::size_t offset, std::size_t bytes,
-                ucs::CopyKind kind = ucs::CopyKind::kLibc) const;
-    void scatter(std::size_t offset, const void* from, std::size_t bytes,
-                 ucs::CopyKind kind = ucs::CopyKind::kLibc) const;
+    /// Copies bytes [offset, offset + bytes), which are inside, from it or to it: by plain copies
+    /// where no kind is named.
+    void gather(void* to, std::size_t offset, std::size_t bytes, ucs::CopyKind kind) const;
+    void gather(void* to, std::size_t offset, std::size_t bytes) const {
+        gather(to, offset, bytes, ucs::plain_kind_for(bytes));
+    }
+    void scatter(std::size_t offset, const void* from, std::size_t bytes, ucs::CopyKind kind) const;
+    void scatter(std::size_t offset, const void* from, std::size_t bytes) const {
+        scatter(offset, from, bytes, ucs::plain_kind_for(bytes));
+    }
     /// The address of byte `offset` and how many follow it in one piece.
     std::byte* piece(std::size_t offset, std::size_t* bytes_p) const;
 };

@@ -51,12 +51,12 @@ void copy_by(CopyKind kind, void* to, const void* from, std::size_t bytes);
         copy_by(kind, to, from, bytes);
 }
 
-/// Copies by plain_copy_kind(), and by memcpy(3) below kPlainCopyFrom.
+/// plain_copy_kind(), and kLibc below kPlainCopyFrom.
+inline CopyKind plain_kind_for(std::size_t bytes) {
+    return bytes < kPlainCopyFrom ? CopyKind::kLibc : plain_copy_kind();
+}
 [[gnu::always_inline]] inline void copy_plain(void* to, const void* from, std::size_t bytes) {
-    if (bytes < kPlainCopyFrom) [[likely]]
-        std::memcpy(to, from, bytes);
-    else
-        copy_by(plain_copy_kind(), to, from, bytes);
+    copy(plain_kind_for(bytes), to, from, bytes);
 }
 
 }  // namespace tagwire::ucs

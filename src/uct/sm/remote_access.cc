@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ucs/memory/copy.hpp"
 #include "ucs/sys/checked_copy.hpp"
 #include "uct/sm/atomics.hpp"
 #include "uct/sm/sm_iface.hpp"
@@ -245,7 +246,7 @@ void RemoteAccess::unpack_piece(Op& op, const std::byte* from, std::size_t bytes
         return op.unpack(op.unpack_arg, from, bytes);
     if (!op.gathered)
         op.gathered = std::make_unique<std::byte[]>(op.length);
-    std::memcpy(op.gathered.get() + (op.length - op.left), from, bytes);
+    ucs::copy_plain(op.gathered.get() + (op.length - op.left), from, bytes);
     if (bytes != op.left)
         return;
     const std::unique_ptr<std::byte[]> whole = std::move(op.gathered);

@@ -2,6 +2,7 @@
 // The memory that callbacks get with a message: the peer's buffer itself, or a copy of it.
 #pragma once
 
+#include "ucs/memory/copy.hpp"
 #include "uct/desc_pool.hpp"
 #include "uct/iface_params.hpp"
 #include "uct/sm/link.hpp"
@@ -51,7 +52,7 @@ class RxDescs {
         std::byte* copy = copies_->take();
         if (copy == nullptr)
             return nullptr;
-        std::memcpy(copy, segment.buffer(seg), bytes);
+        ucs::copy_plain(copy, segment.buffer(seg), bytes);
         segment.returns.give_back(seg);
         return copy;
     }
