@@ -83,7 +83,6 @@ TEST_F(ReceiverOrder, a_multi_receive_that_is_canceled_keeps_what_it_has) {
     ASSERT_EQ(ends.size(), 2U);
     EXPECT_EQ(ends[0].status, TW_ERR_CONNECTION_RESET);
     EXPECT_EQ(ends[1].status, TW_ERR_CANCELED);
-    worker_.table.abandon(request);
 }
 
 TEST_F(ReceiverOrder, a_multi_receive_of_one_source_ends_with_that) {

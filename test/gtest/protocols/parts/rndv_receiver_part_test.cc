@@ -113,9 +113,15 @@ class RndvReceiverPart : public testing::Test {
         EXPECT_EQ(peer_.fake.sent.pop().operation(), proto::ControlOp::kCts);
         return request;
     }
+    void set_scheme(RndvScheme scheme) { worker_.options.rndv_scheme = static_cast<int>(scheme); }
+    /// Buffers are offered to senders that can write.
+    void offer_all() {
+        domain_.registers_cheaply = true;
+        set_scheme(RndvScheme::kPut);
+    }
     /// A receive that was offered to the sender, and the offer has gone.
     Request& offered() {
-        domain_.registers_cheaply = true;
+        offer_all();
         Request& request = receive();
         receiver_.begin(request, rts(kLength, proto::kRtsCanPut), {});
         EXPECT_TRUE(request.is_offered);
@@ -363,7 +369,7 @@ TEST_F(RndvReceiverPart, an_offer_names_both_requests_and_has_the_key_of_the_buf
 }
 
 TEST_F(RndvReceiverPart, an_offer_waits_for_room_and_a_failure_ends_the_receive) {
-    domain_.registers_cheaply = true;
+    offer_all();
     Request& request = receive();
     receiver_.begin(request, rts(kLength, proto::kRtsCanPut), {});
     iface_->settings.send = UCS_ERR_NO_RESOURCE;
@@ -384,7 +390,12 @@ TEST_F(RndvReceiverPart, only_a_buffer_with_a_key_of_its_own_is_offered) {
     };
     EXPECT_FALSE(is_offered(receive()));                // its registration is dear
     EXPECT_FALSE(is_offered(mapped(TW_ACCESS_WRITE)));  // the key would stay
+    rail_.attributes().cap.flags &= ~std::uint64_t{UCT_IFACE_FLAG_CONNECT_TO_IFACE};
+    EXPECT_TRUE(is_offered(mapped(TW_ACCESS_WRITE)));
     domain_.registers_cheaply = true;
+    EXPECT_FALSE(is_offered(receive()));
+    set_scheme(RndvScheme::kPut);
+    EXPECT_TRUE(is_offered(receive()));
     EXPECT_FALSE(is_offered(receive(), 0));  // the sender cannot write
     Request& start = receive();
     start.is_start = true;
@@ -395,15 +406,13 @@ TEST_F(RndvReceiverPart, only_a_buffer_with_a_key_of_its_own_is_offered) {
     list.buffer.count = 1;
     EXPECT_FALSE(is_offered(list));
     list.buffer.list = nullptr;
-    worker_.options.rndv_scheme = static_cast<int>(RndvScheme::kPut);
     domain_.registers_cheaply = false;
-    EXPECT_TRUE(is_offered(mapped(TW_ACCESS_WRITE)));  // as was asked for
     EXPECT_FALSE(is_offered(mapped(TW_ACCESS_READ)));
     domain_.registers_cheaply = true;
     domain_.md = rails_.rails[0]->domain().md;  // which refuses to register
     EXPECT_FALSE(is_offered(receive()));
     domain_.md = context_->domains()[0].md;
-    EXPECT_EQ(count(WorkerCounter::kRndvFallback), 2U);
+    EXPECT_EQ(count(WorkerCounter::kRndvFallback), 5U);
 }
 
 // ---- Data in messages, and a sender that says anything
@@ -485,7 +494,7 @@ TEST_F(RndvReceiverPart, an_end_is_told_behind_what_waits) {
 }
 
 TEST_F(RndvReceiverPart, each_receive_ends_once_whatever_the_sender_says) {
-    domain_.registers_cheaply = true;
+    offer_all();
     for_each_seed(5, [this](std::uint64_t seed) {
         std::mt19937_64 random(seed);
         const auto below = [&](std::size_t end) {
@@ -494,8 +503,8 @@ TEST_F(RndvReceiverPart, each_receive_ends_once_whatever_the_sender_says) {
         const std::size_t first = requests_.size();
         for (unsigned i = 0; i < 40; ++i) {
             const std::uint8_t flags = below(2) != 0 ? proto::kRtsCanPut : 0;
-            receiver_.begin(receive(1000), rts(1 + below(1500), flags),
-                            below(4) == 0 ? lent() : std::vector<std::byte>());
+            set_scheme(below(4) == 0 ? RndvScheme::kAuto : RndvScheme::kPut);
+            receiver_.begin(receive(1000), rts(1 + below(1500), flags), lent());
         }
         for (unsigned step = 0; step < 4000; ++step) {
             Request& request = *requests_[first + below(40)];
@@ -536,8 +545,10 @@ TEST_F(RndvReceiverPart, without_memory_a_receive_ends_or_its_data_is_asked_for)
             const FailingAllocation failing(which);
             receiver_.begin(*all[0], rts(), by_loan);
             receiver_.begin(*all[1], rts(), by_key);
+            set_scheme(RndvScheme::kPut);
             receiver_.begin(*all[2], rts(kLength, proto::kRtsCanPut), {});
             receiver_.begin(*all[3], rts(), {});
+            set_scheme(RndvScheme::kAuto);
         }
         for (std::size_t i = first; i < requests_.size(); ++i) {
             Request& request = *requests_[i];
@@ -555,44 +566,6 @@ TEST_F(RndvReceiverPart, without_memory_a_receive_ends_or_its_data_is_asked_for)
         peer_.fake.data.clear();
         peer_.fake.transfers.clear();
     }
-}
-
-using LearningPart = RndvReceiverPart;
-
-TEST_F(LearningPart, nothing_is_learnt_of_a_rail_whose_device_moves_the_data) {
-    receiver_.learning().add(false, proto::Advisor::kFirst, {.since = 1});
-    EXPECT_FALSE(receiver_.learning().is_on());
-    EXPECT_FALSE(sender_.has_own_advice());
-    EXPECT_TRUE(peer_.fake.sent.empty());
-}
-
-TEST_F(LearningPart, one_of_two_peers_leads_from_the_first_message_in_turns_on) {
-    rail_.set_learning();
-    proto::Learning follower({worker_.port, peer_.fake.port, lane_, sender_, false});
-    follower.add(false, proto::Advisor::kFirst, {.since = 1});
-    receiver_.learning().add(false, proto::Advisor::kFirst,
-                             {.since = 1, .pattern = proto::Pattern::kStream});
-    EXPECT_FALSE(sender_.has_own_advice());
-    receiver_.learning().add(false, proto::Advisor::kFirst, {.since = 1});
-    EXPECT_TRUE(sender_.has_own_advice());
-}
-
-TEST_F(LearningPart, a_sender_is_told_of_news_alone_and_hears_all_anew_on_another_connection) {
-    rail_.set_learning();
-    const auto until_told = [&] {
-        const std::size_t before = peer_.fake.sent.size();
-        unsigned messages = 0;
-        while (peer_.fake.sent.size() == before && ++messages < 1000)
-            receiver_.learning().add(false, proto::Advisor::kFirst, {.since = 1});
-        return messages;
-    };
-    const unsigned first = until_told();
-    ASSERT_LT(first, 1000U);
-    EXPECT_GT(first, 1U);
-    EXPECT_EQ(peer_.fake.sent.back().operation(), proto::ControlOp::kAdvice);
-    EXPECT_EQ(count(WorkerCounter::kAdvice), 1U);
-    receiver_.learning().begin_anew();
-    EXPECT_EQ(until_told(), first);
 }
 
 }  // namespace
