@@ -171,7 +171,7 @@ ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::u
                      reason.c_str());
         return UCS_ERR_INVALID_ADDR;
     }
-    Endpoint* ep = nullptr;
+    PeerEndpoint* ep = nullptr;
     worker_.peers().end_left(parsed->id, is_asked);
     const ucs_status_t status = worker_.peers().connect(*parsed, flags, user_data, &ep);
     if (status == UCS_OK)

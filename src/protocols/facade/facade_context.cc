@@ -294,7 +294,7 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
         TW_REFUSE(TW_ERR_INVALID_ADDR, "not a worker's address: %s", reason.c_str());
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
-    Endpoint* ep = nullptr;
+    PeerEndpoint* ep = nullptr;
     const ucs_status_t status =
         worker_of(worker).peers().connect(*parsed, chosen.flags, chosen.user_data, &ep);
     if (status == UCS_OK)
@@ -309,10 +309,10 @@ tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_d
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(ep_p);
     const Entry entry(worker_of(worker));
-    Endpoint* ep = nullptr;
+    PeerEndpoint* ep = nullptr;
     const ucs_status_t status = worker_of(worker).peers().connect_to(worker_id, user_data, &ep);
     if (status == UCS_OK)
-        *ep_p = ep->handle();
+        *ep_p = ep;
     return tw(status);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
@@ -322,12 +322,11 @@ tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {
     if (worker == nullptr)
         return nullptr;
     const Entry entry(worker_of(worker));
-    Endpoint* ep = worker_of(worker).peers().endpoint_to(worker_id);
-    return ep == nullptr ? nullptr : ep->handle();
+    return worker_of(worker).peers().handle_to(worker_id);
 }
 
 void* tw_ep_user_data(tw_ep_h ep) {
-    return ep == nullptr ? nullptr : endpoint_of(ep).closing().user_data();
+    return ep == nullptr ? nullptr : peer_endpoint_of(ep).closing().user_data();
 }
 
 }  // extern "C"

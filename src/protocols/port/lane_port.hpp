@@ -133,6 +133,7 @@ class LanePort {
     }
     /// The lane is that of `owner`, an endpoint.
     bool is_of(const void* owner) const { return owner == owner_; }
+    const void* owner() const { return owner_; }
     /// Queues the next step of one that has begun; run() sends it.
     void add_data(Request& request) const { calls_->add_data(owner_, request); }
     /// The request leaves the queue.

@@ -50,11 +50,9 @@ std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
-    : MatchPeer(port_, of_worker),
-      worker(owner),
-      peer_id(peer),
+    : PeerEndpoint({owner.id(), peer, of_worker}, port_, peer_port_, connector_),
       rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
-      closing_(port_, peer_port_, hold, owner.id(), peer),
+      worker(owner),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_(
           {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),
@@ -66,6 +64,9 @@ Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())
         key->ep = nullptr;
     disconnect();
+    worker.detach_draining(*this);
+    if (tx.part != nullptr)
+        tx.part->ep = nullptr;
 }
 
 // ---- Sending
@@ -183,8 +184,7 @@ void Endpoint::cancel(Request& request) {
 }
 
 tw_ep_h handle_of_worker(const Endpoint& ep) {
-    Endpoint* to_worker = ep.worker.peers().endpoint_to(ep.worker_id);
-    return to_worker == nullptr ? nullptr : to_worker->handle();
+    return ep.worker.peers().handle_to(ep.worker_id);
 }
 
 Stripes& Endpoint::stripes() {

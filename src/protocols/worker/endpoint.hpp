@@ -26,10 +26,8 @@
 #include <memory>
 #include <string>
 
-#include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
 #include "protocols/eager/eager_sender.hpp"
-#include "protocols/match/match_peer.hpp"
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
 #include "protocols/request/lane_state.hpp"
@@ -44,6 +42,7 @@
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/transfer/send_window.hpp"
 #include "protocols/wire/control_message.hpp"
+#include "protocols/worker/peer_endpoint.hpp"
 #include "protocols/worker/tx_parts.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -83,18 +82,7 @@ struct DirectPath {
     bool is_open = false;   // what `end` depends on but for the lane
 };
 
-/// Marks of an endpoint in the lists and counts of its worker. PeerTable writes those that name no
-/// other.
-struct EpMarks {
-    bool wants_wireup = false;   // it is asked to work_slowly()
-    bool is_retired = false;     // it is asked whether it can go
-    bool is_up = false;          // the connection was told of, and its end was not
-    bool has_notice = false;     // the program is to be told of its failure (Notices)
-    bool is_unasked = false;     // made by its peer; the program has never had it
-    std::uint32_t draining = 0;  // requests of it whose data a device still moves (WorkerCore)
-};
-
-class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
+class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
   public:
     /// `of_worker`: as the program names the peer; `peer` itself, if that is no transmit context.
     Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker);
@@ -104,14 +92,12 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
 
     // ---- Parts
 
-    Connector& connector() { return connector_; }
     SendQueue& queue() { return queue_; }
     SendWindow& window() { return window_; }
     EagerSender& eager() { return eager_; }
     RndvSender& rndv() { return rndv_; }
     RndvReceiver& rndv_receiver() { return rndv_receiver_; }
     Flushes& flushes() { return flushes_; }
-    Closing& closing() { return closing_; }
     /// Made at the first call.
     Stripes& stripes();
     /// nullptr: no message was long enough for them.
@@ -209,10 +195,6 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
     /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
     tw_ep_h handle();
 
-    WorkerCore& worker;
-    const std::uint64_t peer_id;
-
-    EpMarks marks;
 
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
@@ -223,6 +205,8 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
     RmaSender rma;
     RmaTarget rma_target{*this};
     RmaLane rma_lane;
+
+    WorkerCore& worker;
 
   private:
     ucs_status_t start_message(Request& request);
@@ -235,7 +219,6 @@ class alignas(64) Endpoint : public ucs::FromReserve, public MatchPeer {
 
     SendQueue queue_{*this};
     EagerSender eager_{*this};
-    Closing closing_;
     Flushes flushes_;
     RndvSender rndv_;
     RndvReceiver rndv_receiver_;
@@ -262,10 +245,6 @@ inline Endpoint& sender_of(const Unexpected& message) {
     return static_cast<Endpoint&>(*message.peer);
 }
 
-/// The peer is a transmit context of a worker.
-inline bool is_to_tx_context(const Endpoint& ep) {
-    return ep.peer_id != ep.worker_id;
-}
 /// The endpoint that the program has to the worker of a transmit context.
 tw_ep_h handle_of_worker(const Endpoint& ep);
 inline tw_ep_h Endpoint::handle() {

@@ -3,12 +3,9 @@
 
 #include <utility>
 
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
-
 namespace tagwire::proto {
 
-void Notices::add_failure(Endpoint& ep, tw_status_t status, std::uint64_t after) {
+void Notices::add_failure(PeerEndpoint& ep, tw_status_t status, std::uint64_t after) {
     if (params_.ep_failed == nullptr)
         return;
     ep.marks.has_notice = true;
@@ -30,7 +27,7 @@ void Notices::add_event(std::uint64_t worker_id, tw_peer_event_t event, tw_statu
     notice.is_event = true;
 }
 
-void Notices::drop(Endpoint& ep) {
+void Notices::drop(PeerEndpoint& ep) {
     if (!std::exchange(ep.marks.has_notice, false))
         return;
     for (Notice& notice : queue_)
@@ -41,7 +38,7 @@ void Notices::drop(Endpoint& ep) {
 bool Notices::is_due(std::uint64_t told) {
     if (queue_.empty() || queue_.front().after > told)
         return false;
-    const Endpoint* ep = queue_.front().ep;
+    const PeerEndpoint* ep = queue_.front().ep;
     return ep == nullptr || ep->marks.draining == 0;
 }
 
@@ -58,7 +55,7 @@ unsigned Notices::run(std::uint64_t told) {
 
 void Notices::tell(const Notice& notice) const {
     if (notice.is_event) {
-        const Unlocked callback(worker_);
+        const ProgramCall call(callbacks_);
         return params_.peer_event(params_.peer_event_arg, notice.worker_id, notice.event,
                                   notice.status);
     }
@@ -67,7 +64,7 @@ void Notices::tell(const Notice& notice) const {
     notice.ep->marks.has_notice = false;
     if (!notice.ep->closing().is_open() || notice.ep->closing().is_closing())
         return;
-    const Unlocked callback(worker_);
+    const ProgramCall call(callbacks_);
     params_.ep_failed(params_.ep_failed_arg, notice.ep, notice.status);
 }
 

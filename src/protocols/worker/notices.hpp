@@ -10,24 +10,24 @@
 
 #include "protocols/api/tw_context.h"
 #include "protocols/index/fifo.hpp"
+#include "protocols/request/callback_port.hpp"
+#include "protocols/worker/peer_endpoint.hpp"
 
 namespace tagwire::proto {
 
-class WorkerCore;
-
-class Endpoint;
-
 class Notices {
   public:
-    Notices(WorkerCore& worker, const tw_worker_params_t& params)
-        : worker_(worker), params_(params) {}
+    Notices(const CallbackPort& callbacks, const tw_worker_params_t& params)
+        : callbacks_(callbacks), params_(params) {}
+    Notices(const Notices&) = delete;
+    Notices& operator=(const Notices&) = delete;
 
     /// `after`: how many ends the worker has told of, ever, when this may be told.
-    void add_failure(Endpoint& ep, tw_status_t status, std::uint64_t after);
+    void add_failure(PeerEndpoint& ep, tw_status_t status, std::uint64_t after);
     void add_event(std::uint64_t worker_id, tw_peer_event_t event, tw_status_t status,
                    std::uint64_t after);
     /// The endpoint goes: its failure is not told any more.
-    void drop(Endpoint& ep);
+    void drop(PeerEndpoint& ep);
 
     bool empty() const { return queue_.empty(); }
     /// Something may be told after `told` ends: the first, and what it is told of has ended.
@@ -37,7 +37,7 @@ class Notices {
 
   private:
     struct Notice {
-        Endpoint* ep = nullptr;  // of a failure; it may have gone
+        PeerEndpoint* ep = nullptr;  // of a failure; it may have gone
         std::uint64_t worker_id = 0;
         std::uint64_t after = 0;
         tw_peer_event_t event = TW_PEER_UP;
@@ -47,7 +47,7 @@ class Notices {
 
     void tell(const Notice& notice) const;
 
-    WorkerCore& worker_;
+    const CallbackPort& callbacks_;
     const tw_worker_params_t& params_;
     Fifo<Notice> queue_;
 };

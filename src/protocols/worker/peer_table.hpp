@@ -21,17 +21,60 @@
 #include "protocols/api/tw_context.h"
 #include "protocols/connect/lingering_lanes.hpp"
 #include "protocols/connect/peer_records.hpp"
-#include "protocols/worker/endpoint.hpp"
+#include "protocols/cost/options.hpp"
+#include "protocols/match/match_table.hpp"
+#include "protocols/request/callback_port.hpp"
+#include "protocols/request/request_table.hpp"
+#include "protocols/wire/address.hpp"
 #include "protocols/worker/notices.hpp"
+#include "protocols/worker/peer_endpoint.hpp"
 #include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
+/// The functions of a worker for its table of peers; the first argument of each is the worker.
+struct PeerTableCalls {
+    /// The endpoint has no id. Throws std::bad_alloc.
+    PeerEndpoint* (*make)(void* owner, std::uint64_t peer_id, std::uint64_t worker_id);
+    void (*destroy)(PeerEndpoint& ep);
+    /// Messages of its peer find the endpoint by the id. 0: there are too many endpoints.
+    std::uint32_t (*add_id)(void* owner, PeerEndpoint& ep);
+    /// The end of that. Nothing happens if the id is that of another one, or of none.
+    void (*release_id)(void* owner, PeerEndpoint& ep);
+    /// Operations that wait to be sent go over a new connection.
+    void (*begin_anew)(PeerEndpoint& ep);
+    /// The slow work that the endpoint has asked for. False: to be called again.
+    bool (*work)(PeerEndpoint& ep);
+    /// False: the lane is none beside the endpoint's own, or that one is to fail with it.
+    bool (*stripe_failed)(PeerEndpoint& ep, uct_ep_h lane, ucs_status_t status);
+    /// Messages of the peer that are not all here end; `is_last`: no other endpoint to it stays.
+    void (*drop_incoming)(void* owner, PeerEndpoint& ep, ucs_status_t status, bool is_last);
+    /// Receives of the endpoint that have matched end.
+    void (*end_receives)(void* owner, PeerEndpoint& ep, ucs_status_t status);
+    /// The program has the endpoint: it gets its transmit contexts, if the worker has any.
+    ucs_status_t (*open_contexts)(void* owner, PeerEndpoint& ep, unsigned flags);
+    /// False: the worker is no transmit context. Else the endpoint that the program has fails.
+    bool (*fail_front)(void* owner, PeerEndpoint& ep, ucs_status_t status);
+};
+
+/// The world of a table of peers.
+struct PeerTablePorts {
+    const std::uint64_t id;  // the worker's
+    const Options& options;
+    Attention& attention;
+    RequestTable& requests;
+    MatchTable& matches;
+    const CallbackPort& callbacks;
+    const tw_worker_params_t& params;
+    void* const owner;
+    const PeerTableCalls& calls;
+};
+
 class PeerTable {
   public:
-    PeerTable(WorkerCore& owner, const tw_worker_params_t& params)
-        : worker_(owner), notices_(owner, params) {}
+    explicit PeerTable(const PeerTablePorts& ports)
+        : to_(ports), notices_(ports.callbacks, ports.params) {}
     PeerTable(const PeerTable&) = delete;
     PeerTable& operator=(const PeerTable&) = delete;
 
@@ -40,14 +83,18 @@ class PeerTable {
     /// Peers, also some that have no endpoint any more.
     std::size_t remembered() const { return records_.size(); }
     /// nullptr: none.
-    Endpoint* endpoint_to(std::uint64_t peer_id) const;
+    PeerEndpoint* endpoint_to(std::uint64_t peer_id) const;
+    /// The program's endpoint to the peer, or to its worker if that is a transmit context; nullptr:
+    /// the program has none.
+    tw_ep_h handle_to(std::uint64_t peer_id) const;
     /// `flags`: TW_EP_x.
-    ucs_status_t connect(const Address& address, unsigned flags, void* user_data, Endpoint** ep_p);
+    ucs_status_t connect(const Address& address, unsigned flags, void* user_data,
+                         PeerEndpoint** ep_p);
     /// UCS_ERR_NO_ELEM: no worker of this id is connected.
-    ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p);
-    /// Makes the endpoint of a transmit context that carries messages of `front`, the program's. It
-    /// connects when that one has. UCS_ERR_NO_MEMORY.
-    ucs_status_t open_tx(Endpoint& front, TxPart& part);
+    ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, PeerEndpoint** ep_p);
+    /// The endpoint to the worker, which is made if there is none, and connects when it is asked
+    /// to. nullptr: out of memory.
+    PeerEndpoint* found_or_made(std::uint64_t worker_id);
     /// A connection of that worker would meet one that its program is not known to have left: that
     /// may be about to be heard.
     bool is_engaged(std::uint64_t worker_id) const;
@@ -55,18 +102,18 @@ class PeerTable {
     /// in order, and the next one takes its place.
     void end_left(std::uint64_t worker_id, bool is_asked);
     /// The program has it.
-    void asked(Endpoint& ep);
+    void asked(PeerEndpoint& ep);
     /// By force.
-    void close(Endpoint& ep);
+    void close(PeerEndpoint& ep);
     /// The peer hears of the end by the first hello of another connection, which no program has
     /// asked for: of something under way it would wait for the rest, and it might never speak.
-    void tell_anew(Endpoint& closed);
+    void tell_anew(PeerEndpoint& closed);
     /// The endpoint is asked in progress whether it can be destroyed.
-    void retire(Endpoint& ep);
+    void retire(PeerEndpoint& ep);
     /// Another endpoint to the same worker may be made.
-    void detach(Endpoint& ep);
+    void detach(PeerEndpoint& ep);
     /// Messages of its peer find no endpoint from now on.
-    void release_id(Endpoint& ep);
+    void release_id(PeerEndpoint& ep) { to_.calls.release_id(to_.owner, ep); }
     /// Destroys all.
     void clear();
 
@@ -78,15 +125,15 @@ class PeerTable {
     /// False: the hello cannot be taken.
     bool on_hello(std::uint64_t from, HelloMessage message);
     /// The connection has ended and the program wants the endpoint: it makes a new connection.
-    void reconnect(Endpoint& ep);
+    void reconnect(PeerEndpoint& ep);
     /// The peer's connection of that number is over, and ours ends with `status`.
-    void connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status);
-    void ask_wireup(Endpoint& ep);
+    void connection_is_over(PeerEndpoint& ep, std::uint32_t number, ucs_status_t status);
+    void ask_wireup(PeerEndpoint& ep);
 
     // ---- Lanes
 
     /// `ep` null: the lane goes.
-    void map_lane(uct_ep_h lane, Endpoint* ep);
+    void map_lane(uct_ep_h lane, PeerEndpoint* ep);
     /// The lane is of no endpoint any more, and goes when all that it was given has arrived, or
     /// soon.
     void linger(uct_ep_h lane);
@@ -96,13 +143,13 @@ class PeerTable {
     // ---- Reports to the program
 
     /// The connection is there; it has ended, with UCS_OK if neither side wants it.
-    void tell_up(Endpoint& ep);
+    void tell_up(PeerEndpoint& ep);
     /// TW_PEER_LEFT or TW_PEER_BACK.
-    void tell_event(const Endpoint& ep, tw_peer_event_t event);
-    void tell_end(Endpoint& ep, ucs_status_t status);
+    void tell_event(const PeerEndpoint& ep, tw_peer_event_t event);
+    void tell_end(PeerEndpoint& ep, ucs_status_t status);
     /// Tells the program of the failure, in progress, behind the callbacks of the endpoint's
     /// operations.
-    void report_failure(Endpoint& ep, ucs_status_t status);
+    void report_failure(PeerEndpoint& ep, ucs_status_t status);
 
     // ---- Slow work of progress; those that return a number count their events
 
@@ -115,6 +162,11 @@ class PeerTable {
     bool destroy_arrived();
 
   private:
+    struct Destroy {
+        void (*function)(PeerEndpoint& ep) = nullptr;
+        void operator()(PeerEndpoint* ep) const { function(*ep); }
+    };
+
     struct LaneFailure {
         uct_ep_h lane;
         ucs_status_t status;
@@ -134,23 +186,26 @@ class PeerTable {
     static constexpr std::uint64_t kRefusalNs = 2'000'000'000;
     static constexpr std::size_t kRefusalsMax = 64;  // at a time
 
+    using Owned = std::unique_ptr<PeerEndpoint, Destroy>;
+
     void find_used(UsedSources& used) const;
-    Endpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
-    void destroy(Endpoint& ep);
-    void retire_id(const Endpoint& ep);
+    PeerEndpoint* present(std::uint64_t peer_id);
+    PeerEndpoint* make_endpoint(std::uint64_t peer_id, std::uint64_t worker_id);
+    void destroy(PeerEndpoint& ep);
+    void retire_id(const PeerEndpoint& ep);
     bool may_be_refused(std::uint64_t from);
-    void refuse_in_progress(Endpoint& ep);
+    void refuse_in_progress(PeerEndpoint& ep);
     bool is_due(Ending& ending);
-    void note_unasked(Endpoint& ep);
-    void end_in_progress(Endpoint& ep, ucs_status_t status);
+    void note_unasked(PeerEndpoint& ep);
+    void end_in_progress(PeerEndpoint& ep, ucs_status_t status);
     void fail_lane(const LaneFailure& failure);
     void log_unreachable(std::uint64_t worker_id, const std::string& why);
 
-    WorkerCore& worker_;
-    ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
+    const PeerTablePorts to_;
+    ucs::ReserveHashMap<std::uint64_t, Owned> endpoints_;
     // Failed or replaced; the program has not closed them, or they have not been destroyed.
-    ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> detached_;
-    ucs::ReserveHashMap<uct_ep_h, Endpoint*> lanes_;
+    ucs::ReserveHashMap<PeerEndpoint*, Owned> detached_;
+    ucs::ReserveHashMap<uct_ep_h, PeerEndpoint*> lanes_;
     ucs::ReserveVector<LaneFailure> lane_failures_;  // seen outside of progress
     PeerRecords records_{this, [](void* table, UsedSources& used) {
                              static_cast<const PeerTable*>(table)->find_used(used);
@@ -160,10 +215,10 @@ class PeerTable {
     std::size_t unasked_ = 0;   // endpoints that are
     std::size_t refusals_ = 0;  // among endings_
     ucs::Repeats refused_;
-    ucs::ReserveVector<Endpoint*> wireup_;
+    ucs::ReserveVector<PeerEndpoint*> wireup_;
     ucs::ReserveVector<Ending> endings_;
     LingeringLanes lingering_;
-    ucs::ReserveVector<Endpoint*> retired_;
+    ucs::ReserveVector<PeerEndpoint*> retired_;
     Notices notices_;
 };
 

@@ -11,6 +11,7 @@
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker.hpp"
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::proto {
 
@@ -118,9 +119,15 @@ EpTxContexts::EpTxContexts(TxContexts& owner, Endpoint& front)
 ucs_status_t EpTxContexts::open() {
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
-        const ucs_status_t status = part.context->worker->peers().open_tx(*front_, part);
-        if (status != UCS_OK)
-            return status;
+        auto* const ep =
+            static_cast<Endpoint*>(part.context->worker->peers().found_or_made(front_->worker_id));
+        if (ep == nullptr)
+            return UCS_ERR_NO_MEMORY;
+        TW_ASSERT(!ep->closing().is_open());
+        ep->tx.front = front_;
+        ep->tx.part = &part;
+        ep->closing().open(nullptr);
+        part.ep = ep;
     }
     return UCS_OK;
 }

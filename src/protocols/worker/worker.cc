@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_messages.hpp"
 #include "ucs/debug/check.hpp"

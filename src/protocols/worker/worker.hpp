@@ -99,6 +99,8 @@ class alignas(128) Worker : public WorkerCore {
     ucs_status_t open_device_tags();
     static const DeviceTagCalls kDeviceTagCalls;
     static const ReceiverCalls kReceiverCalls;
+    static const PeerTableCalls kPeerTableCalls;
+    PeerTablePorts peer_table_ports();
     ucs_status_t open_rails();
     void say_farewell();
     bool are_atomics_by_device() const;
@@ -158,7 +160,7 @@ class alignas(128) Worker : public WorkerCore {
     std::uint64_t next_look_ns_ = 0;
     std::uint64_t next_kernel_look_ns_ = 0;
     std::unique_ptr<DeviceTags> own_device_tags_;
-    PeerTable own_peers_{*this, params_};
+    PeerTable own_peers_{peer_table_ports()};
     Receiver own_receiver_{{port(), matches_, attention_, limits, this, kReceiverCalls}};
     Waiting waiting_{*this};
     Politeness politeness_{*this, waiting_};

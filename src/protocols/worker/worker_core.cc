@@ -124,6 +124,14 @@ RequestPort request_port_of(WorkerCore& worker, Attention& attention) {
                 }};
 }
 
+CallbackPort callback_port_of(WorkerCore& worker, Attention& attention) {
+    return {.attention = attention,
+            .is_multi = worker.is_multi,
+            .owner = &worker,
+            .leave = [](void* owner) { as_core(owner).leave(); },
+            .enter_again = [](void* owner) { as_core(owner).enter_again(); }};
+}
+
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
 ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
     if (!endpoints_.is_past(sender))

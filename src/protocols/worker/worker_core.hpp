@@ -2,7 +2,8 @@
 // The core of a worker: the state that its parts share, and the completion of every request.
 //
 //     Worker (worker.hpp): progress, waiting
-//       |-- PeerTable, Receiver, DeviceTags     hold the core, and reach each other through it
+//       |-- PeerTable, DeviceTags               reach it by ports (worker_ports.cc)
+//       |-- Receiver                            holds the core, and reaches the others through it
 //       '-- WorkerCore                          rails, requests, name spaces, counters, lock
 //
 // Parts hold a WorkerCore&, and include the headers of those other parts that they call.
@@ -25,6 +26,7 @@
 #include "protocols/port/worker_counters.hpp"
 #include "protocols/port/worker_port.hpp"
 #include "protocols/request/attention.hpp"
+#include "protocols/request/callback_port.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
@@ -59,6 +61,8 @@ MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCo
 AmReceiverPorts am_port_of(WorkerCore& worker, const WorkerPort& port, MatchTable& matches);
 /// The port of its requests.
 RequestPort request_port_of(WorkerCore& worker, Attention& attention);
+/// The port of parts that call the program.
+CallbackPort callback_port_of(WorkerCore& worker, Attention& attention);
 
 class WorkerCore : public tw_worker {
   public:
@@ -73,6 +77,8 @@ class WorkerCore : public tw_worker {
 
     // ---- Parts
 
+    /// Parts call the program by it.
+    const CallbackPort& callbacks() const { return callbacks_; }
     /// Parts of endpoints reach the worker by it.
     const WorkerPort& port() const { return port_; }
     RequestTable& requests() { return requests_; }
@@ -196,6 +202,7 @@ class WorkerCore : public tw_worker {
     std::unique_ptr<RegLeases> leases_;  // null: there is no cache; they outlive transfers of rails
     ucs::ReserveVector<std::unique_ptr<Rail>> rails_;
     Attention attention_{is_multi};
+    const CallbackPort callbacks_{callback_port_of(*this, attention_)};
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{match_port_of(*this, counters_, endpoints_), options()};
     AmReceiver ams_{am_port_of(*this, port_, matches_)};

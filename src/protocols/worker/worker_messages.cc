@@ -307,7 +307,7 @@ ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
     OfferMessage message;
     if (!decode(behind, &message))
         return worker.garbage("offer", came.length);
-    Endpoint* ep = worker.peers().endpoint_to(wireup.from);
+    auto* const ep = static_cast<Endpoint*>(worker.peers().endpoint_to(wireup.from));
     if (ep == nullptr)
         return worker.garbage("offer of nobody", came.length);
     if (message.offer.id != ep->id)

@@ -60,7 +60,8 @@ struct FakeLane {
     Sent sent, added;
     unsigned opened = 0, runs = 0, flushes = 0;
     std::vector<ucs_status_t> failures;
-    std::function<void()> on_update = [] {}, on_end = [] {};
+    std::function<void()> on_update = [] {}, on_end = [] {}, on_ready = [] {};
+    std::function<void(ucs_status_t)> on_fail = [](auto) {};
     std::vector<proto::Request*> adopted, pushed;
     uct_ep_h made = nullptr;  // by set_ready()
     proto::Rail* rail = nullptr;
@@ -98,12 +99,14 @@ struct FakeLane {
         rail = &over;
         peer_rail = of_peer;
         ++readies;
+        on_ready();
     }
     void fail(ucs_status_t status) {
         if (state == proto::EpState::kFailed)
             return;
         state = proto::EpState::kFailed;
         failures.push_back(status);
+        on_fail(status);
     }
 
     static const proto::LaneCalls kCalls;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ports by which the table of peers and other parts of a worker reach it.
+#include <memory>
+#include <new>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/tx_contexts.hpp"
+#include "protocols/worker/worker.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+Worker& worker_at(void* owner) {
+    return *static_cast<Worker*>(owner);
+}
+
+Endpoint& endpoint_as(MatchPeer& peer) {
+    return static_cast<Endpoint&>(peer);
+}
+
+/// The program has the endpoint: its other threads send by endpoints of their own.
+ucs_status_t open_contexts(const Worker& worker, Endpoint& ep, unsigned flags) try {
+    if (worker.tx_contexts() == nullptr || (flags & TW_EP_ORDERED) != 0)
+        return UCS_OK;
+    return worker.tx_contexts()->add(ep);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
+}
+
+}  // namespace
+
+constinit const PeerTableCalls Worker::kPeerTableCalls{
+    .make = [](void* worker, std::uint64_t peer_id, std::uint64_t worker_id) -> PeerEndpoint* {
+        return std::make_unique<Endpoint>(worker_at(worker), peer_id, worker_id).release();
+    },
+    .destroy = [](PeerEndpoint& ep) { delete &endpoint_as(ep); },
+    .add_id = [](void* worker,
+                 PeerEndpoint& ep) { return worker_at(worker).endpoints_.add(endpoint_as(ep)); },
+    .release_id =
+        [](void* owner, PeerEndpoint& ep) {
+            Worker& worker = worker_at(owner);
+            if (worker.endpoints_.find(ep.id) != &ep)
+                return;
+            worker.endpoints_.remove(ep.id);
+            if (worker.device_tags() != nullptr)
+                worker.device_tags()->gone(ep);
+        },
+    .begin_anew = [](PeerEndpoint& ep) { endpoint_as(ep).begin_anew(); },
+    .work = [](PeerEndpoint& ep) { return endpoint_as(ep).work_slowly(); },
+    .stripe_failed =
+        [](PeerEndpoint& ep, uct_ep_h lane, ucs_status_t status) {
+            Stripes* const stripes = endpoint_as(ep).chosen_stripes();
+            return stripes != nullptr && stripes->lane_failed(lane, status);
+        },
+    .drop_incoming =
+        [](void* worker, PeerEndpoint& ep, ucs_status_t status, bool is_last) {
+            worker_at(worker).own_receiver_.drop_incoming(endpoint_as(ep), status, is_last);
+        },
+    .end_receives =
+        [](void* worker, PeerEndpoint& ep, ucs_status_t status) {
+            while (Request* request = endpoint_as(ep).receiving.front())
+                worker_at(worker).finish(*request, status);
+        },
+    .open_contexts =
+        [](void* worker, PeerEndpoint& ep, unsigned flags) {
+            return open_contexts(worker_at(worker), endpoint_as(ep), flags);
+        },
+    .fail_front =
+        [](void* worker, PeerEndpoint& ep, ucs_status_t status) {
+            if (endpoint_as(ep).tx.front == nullptr)
+                return false;
+            worker_at(worker).own_tx->has_failed(endpoint_as(ep), status);
+            return true;
+        },
+};
+
+PeerTablePorts Worker::peer_table_ports() {
+    return {.id = id_,
+            .options = options(),
+            .attention = attention_,
+            .requests = requests_,
+            .matches = matches_,
+            .callbacks = callbacks_,
+            .params = params_,
+            .owner = this,
+            .calls = kPeerTableCalls};
+}
+
+}  // namespace tagwire::proto
