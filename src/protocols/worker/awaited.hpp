@@ -16,9 +16,8 @@
 
 namespace tagwire::proto {
 
-class Endpoint;
-struct MatchSpace;
-class WorkerCore;
+class MatchTable;
+struct MatchPeer;
 
 class Awaited {
   public:
@@ -26,30 +25,30 @@ class Awaited {
     Awaited(const Awaited&) = delete;
     Awaited& operator=(const Awaited&) = delete;
 
-    /// The endpoint has its lane; it has none any more.
-    void know(Endpoint& ep);
-    void forget(const Endpoint& ep);
-    /// An operation of it is under way; it has ended.
-    void begin(Endpoint& ep);
-    void end(Endpoint& ep);
+    /// The peer has its lane; it has none any more.
+    void know(MatchPeer& peer);
+    void forget(const MatchPeer& peer);
+    /// An operation to it is under way; it has ended.
+    void begin(MatchPeer& peer);
+    void end(MatchPeer& peer);
 
     /// Lanes to those that are waited for, `lanes` having room for a few. 0: they are not known, or
-    /// too many.
-    unsigned lanes_of(WorkerCore& worker, std::span<uct_ep_h> lanes) const;
+    /// too many. `requests`: of the worker, that are in use.
+    unsigned lanes_of(MatchTable& matches, std::size_t requests, std::span<uct_ep_h> lanes) const;
 
   private:
     static constexpr std::size_t kFew = 16;
 
     struct Busy {
-        Endpoint* ep;
+        MatchPeer* peer;
         std::uint32_t operations;
     };
 
-    [[nodiscard]] Endpoint* known(std::uint32_t source) const {
+    [[nodiscard]] MatchPeer* known(std::uint32_t source) const {
         return source < by_source_.size() ? by_source_[source] : nullptr;
     }
 
-    ucs::ReserveVector<Endpoint*> by_source_;  // those that have a lane
+    ucs::ReserveVector<MatchPeer*> by_source_;  // those that have a lane
     Busy busy_[kFew] = {};
     std::size_t busy_count_ = 0;
     std::size_t operations_ = 0;  // of all

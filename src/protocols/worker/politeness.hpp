@@ -11,14 +11,45 @@
 #include <uct/api/uct.h>
 
 #include <cstdint>
+#include <span>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/port/worker_counters.hpp"
+#include "protocols/request/attention.hpp"
 #include "protocols/worker/waiters.hpp"
 
 namespace tagwire::proto {
 
-class Waiting;
-class WorkerCore;
+/// The functions of a worker for its politeness; the first argument of each is the worker.
+struct PolitenessCalls {
+    /// The worker's threads send by transmit contexts.
+    bool (*has_contexts)(const void* owner);
+    /// Operations of those that have ended.
+    std::uint64_t (*ends_of_contexts)(const void* owner);
+    /// As Awaited::lanes_of().
+    unsigned (*awaited_lanes)(void* owner, std::span<uct_ep_h> lanes);
+    void (*enter)(void* owner);
+    void (*leave)(void* owner);
+
+    // ---- As Waiting has them
+
+    /// There is something to progress, to poll, or to tell the calling thread.
+    bool (*has_news)(void* owner);
+    ucs_status_t (*arm_nap)(void* owner, int* fd_p);
+    const WakeEvent* (*event_for_nap)(void* owner);
+    void (*begin_nap)(void* owner, const NapWord* word);
+    void (*end_nap)(void* owner);
+};
+
+/// The world of politeness.
+struct PolitenessPorts {
+    Attention& attention;
+    WorkerCounters& counters;
+    const bool is_multi;
+    const bool is_context;  // the worker is a transmit context
+    void* const owner;
+    const PolitenessCalls& calls;
+};
 
 class Politeness {
   public:
@@ -32,7 +63,7 @@ class Politeness {
         const WakeEvent* event = nullptr;
     };
 
-    Politeness(WorkerCore& owner, Waiting& waiting) : worker_(owner), waiting_(waiting) {}
+    explicit Politeness(const PolitenessPorts& ports) : to_(ports) {}
     Politeness(const Politeness&) = delete;
     Politeness& operator=(const Politeness&) = delete;
 
@@ -57,9 +88,9 @@ class Politeness {
 
   private:
     [[nodiscard]] bool arm_nap(Leave* leave);
+    bool has_contexts() const { return to_.calls.has_contexts(to_.owner); }
 
-    WorkerCore& worker_;
-    Waiting& waiting_;
+    const PolitenessPorts to_;
     uct_worker_h uct_ = nullptr;
     NapWord word_;
     tw_away_cb_t told_ = nullptr;  // in place of going away

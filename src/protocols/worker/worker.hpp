@@ -100,7 +100,9 @@ class alignas(128) Worker : public WorkerCore {
     static const DeviceTagCalls kDeviceTagCalls;
     static const ReceiverCalls kReceiverCalls;
     static const PeerTableCalls kPeerTableCalls;
+    static const PolitenessCalls kPolitenessCalls;
     PeerTablePorts peer_table_ports();
+    PolitenessPorts politeness_ports();
     ucs_status_t open_rails();
     void say_farewell();
     bool are_atomics_by_device() const;
@@ -163,7 +165,7 @@ class alignas(128) Worker : public WorkerCore {
     PeerTable own_peers_{peer_table_ports()};
     Receiver own_receiver_{{port(), matches_, attention_, limits, this, kReceiverCalls}};
     Waiting waiting_{*this};
-    Politeness politeness_{*this, waiting_};
+    Politeness politeness_{politeness_ports()};
 };
 
 inline Worker& worker_of(tw_worker_h handle) {

@@ -2,12 +2,14 @@
 // The ports by which the table of peers and other parts of a worker reach it.
 #include <memory>
 #include <new>
+#include <span>
 
 #include "protocols/eager/receiver.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/politeness.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
 
@@ -17,6 +19,10 @@ namespace {
 
 Worker& worker_at(void* owner) {
     return *static_cast<Worker*>(owner);
+}
+
+const Worker& worker_at(const void* owner) {
+    return *static_cast<const Worker*>(owner);
 }
 
 Endpoint& endpoint_as(MatchPeer& peer) {
@@ -89,6 +95,37 @@ PeerTablePorts Worker::peer_table_ports() {
             .params = params_,
             .owner = this,
             .calls = kPeerTableCalls};
+}
+
+constinit const PolitenessCalls Worker::kPolitenessCalls{
+    .has_contexts = [](const void* worker) { return worker_at(worker).tx_contexts() != nullptr; },
+    .ends_of_contexts = [](const void* worker) { return worker_at(worker).tx_contexts()->ends(); },
+    .awaited_lanes =
+        [](void* owner, std::span<uct_ep_h> lanes) {
+            Worker& worker = worker_at(owner);
+            return worker.awaited.lanes_of(worker.matches_, worker.requests_.in_use(), lanes);
+        },
+    .enter = [](void* worker) { worker_at(worker).enter(); },
+    .leave = [](void* worker) { worker_at(worker).leave(); },
+    .has_news =
+        [](void* worker) {
+            Waiting& waiting = worker_at(worker).waiting_;
+            return waiting.has_work() || waiting.has_news_for_nap();
+        },
+    .arm_nap = [](void* worker, int* fd_p) { return worker_at(worker).waiting_.arm_nap(fd_p); },
+    .event_for_nap = [](void* worker) { return worker_at(worker).waiting_.event_for_nap(); },
+    .begin_nap = [](void* worker,
+                    const NapWord* word) { worker_at(worker).waiting_.begin_nap(word); },
+    .end_nap = [](void* worker) { worker_at(worker).waiting_.end_nap(); },
+};
+
+PolitenessPorts Worker::politeness_ports() {
+    return {.attention = attention_,
+            .counters = counters_,
+            .is_multi = is_multi,
+            .is_context = own_tx != nullptr,
+            .owner = this,
+            .calls = kPolitenessCalls};
 }
 
 }  // namespace tagwire::proto
