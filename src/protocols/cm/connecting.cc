@@ -239,10 +239,10 @@ void Connecting::fail(ucs_status_t status, const char* format, ...) {
 void Connecting::end(ucs_status_t status, tw_ep_h ep, WireBytes private_data) {
     const tw_connect_params_t params = params_;
     const ReserveBytes data = copy_of(private_data.data(), private_data.size());
-    WorkerCore& worker = cm.worker();
+    const CallbackPort& callbacks = cm.callbacks();
+    cm.count_event();
     cm.destroy(*this);
-    worker.count_event();
-    const Unlocked callback(worker);
+    const ProgramCall call(callbacks);
     params.connected(params.arg, ep, static_cast<tw_status_t>(status), data.data(), data.size());
 }
 

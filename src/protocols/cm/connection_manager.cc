@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
@@ -28,8 +27,8 @@ Watched::~Watched() {
     cm.forget(*this);
 }
 
-ucs_status_t ConnectionManager::create(WorkerCore& worker, std::unique_ptr<Lookout>* lookout_p) {
-    std::unique_ptr<ConnectionManager> manager(new ConnectionManager(worker));
+ucs_status_t ConnectionManager::create(const CmPorts& ports, std::unique_ptr<Lookout>* lookout_p) {
+    std::unique_ptr<ConnectionManager> manager(new ConnectionManager(ports));
     if (!manager->open()) {
         TW_LOG_ERROR("connections by host and port: no descriptors: %s", std::strerror(errno));
         return UCS_ERR_IO_ERROR;
@@ -47,7 +46,7 @@ bool ConnectionManager::open() {
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     return epoll_ && timer_ && watch_timer() &&
-           tw_worker_address(&worker_, address_, &address_bytes_) == TW_OK;
+           tw_worker_address(to_.worker, address_, &address_bytes_) == TW_OK;
 }
 
 bool ConnectionManager::watch_timer() const {
@@ -172,8 +171,8 @@ ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::u
         return UCS_ERR_INVALID_ADDR;
     }
     PeerEndpoint* ep = nullptr;
-    worker_.peers().end_left(parsed->id, is_asked);
-    const ucs_status_t status = worker_.peers().connect(*parsed, flags, user_data, &ep);
+    to_.peers.end_left(parsed->id, is_asked);
+    const ucs_status_t status = to_.peers.connect(*parsed, flags, user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;
     return status;

@@ -10,6 +10,8 @@
 // these, the one that called included: after a callback nothing of it is touched.
 #pragma once
 
+#include <ucs/type/status.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,9 +19,11 @@
 #include <string>
 #include <utility>
 
+#include "protocols/api/tw_context.h"
 #include "protocols/api/tw_listen.h"
+#include "protocols/request/callback_port.hpp"
+#include "protocols/wire/wire.hpp"
 #include "protocols/worker/lookout.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/repeats.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/inet.hpp"
@@ -28,6 +32,14 @@
 namespace tagwire::proto {
 
 class ConnectionManager;
+class PeerTable;
+
+/// The world of connections by host and port.
+struct CmPorts {
+    const tw_worker_h worker;
+    PeerTable& peers;
+    const CallbackPort& callbacks;
+};
 
 /// Waits for a descriptor, for at most some time.
 class Watched : public ucs::FromReserve {
@@ -52,7 +64,7 @@ class Watched : public ucs::FromReserve {
 class ConnectionManager final : public Lookout {
   public:
     /// UCS_ERR_IO_ERROR: the system has no more descriptors.
-    static ucs_status_t create(WorkerCore& worker, std::unique_ptr<Lookout>* lookout_p);
+    static ucs_status_t create(const CmPorts& ports, std::unique_ptr<Lookout>* lookout_p);
     ~ConnectionManager() override;
 
     unsigned look() override;
@@ -60,7 +72,11 @@ class ConnectionManager final : public Lookout {
 
     // ---- For listeners, requests and connections
 
-    WorkerCore& worker() const { return worker_; }
+    tw_worker_h worker() const { return to_.worker; }
+    PeerTable& peers() const { return to_.peers; }
+    /// The program is about to be told of something, behind a ProgramCall.
+    const CallbackPort& callbacks() const { return to_.callbacks; }
+    void count_event() const { to_.callbacks.attention.count_events(); }
     /// The worker's.
     WireBytes address() const { return {address_, address_bytes_}; }
     /// For EPOLLx `events`, from now on only for these. False: the system has no room.
@@ -83,14 +99,14 @@ class ConnectionManager final : public Lookout {
     ucs::Repeats failures;
 
   private:
-    explicit ConnectionManager(WorkerCore& worker) : worker_(worker) {}
+    explicit ConnectionManager(const CmPorts& ports) : to_(ports) {}
     bool open();
     void see(std::uint64_t serial);
     bool watch_timer() const;
     void set_timer();
     void expire();
 
-    WorkerCore& worker_;
+    const CmPorts to_;
     std::byte address_[TW_ADDRESS_BYTES_MAX];
     std::size_t address_bytes_ = sizeof address_;
     ucs::PrivateFd epoll_;

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <utility>
 
-#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
@@ -193,7 +192,7 @@ void ConnRequest::came() {
         worker_id_ = address->id;
         held_until_ = now + kHeldNs;
     }
-    if (now >= held_until_ || !cm.worker().peers().is_engaged(worker_id_))
+    if (now >= held_until_ || !cm.peers().is_engaged(worker_id_))
         return offer();
     cm.set_deadline(*this, now + kHeldLookNs);
     // More bytes, or an end: it has given up.
@@ -208,8 +207,8 @@ void ConnRequest::offer() {
     if (!cm.watch(*this, fd_.get(), EPOLLIN | EPOLLRDHUP))
         return turn_away("the system has no room");
     const tw_listen_params_t params = listener_->params();
-    cm.worker().count_event();
-    const Unlocked callback(cm.worker());
+    cm.count_event();
+    const ProgramCall call(cm.callbacks());
     params.request(params.arg, this);
 }
 
@@ -238,7 +237,7 @@ ucs_status_t ConnRequest::accept(const tw_accept_params_t& params, tw_ep_h* ep_p
         if (reply(CmVerdict::kAccepted, cm.address(), {data, params.private_length})) {
             *ep_p = ep;
         } else {
-            cm.worker().peers().close(endpoint_of(ep));
+            cm.peers().close(peer_endpoint_of(ep));
             status = UCS_ERR_CONNECTION_RESET;
         }
     } else if (fd_) {

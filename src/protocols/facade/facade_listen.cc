@@ -18,7 +18,8 @@ namespace {
 ucs_status_t manager_of(WorkerCore& worker, ConnectionManager** manager_p) {
     if (worker.lookout == nullptr) {
         std::unique_ptr<Lookout> made;
-        const ucs_status_t status = ConnectionManager::create(worker, &made);
+        const ucs_status_t status = ConnectionManager::create(
+            {.worker = &worker, .peers = worker.peers(), .callbacks = worker.callbacks()}, &made);
         if (status != UCS_OK)
             return status;
         set_lookout(worker, std::move(made));
@@ -92,7 +93,7 @@ tw_status_t tw_listen(tw_worker_h worker, const char* where, const tw_listen_par
 tw_status_t tw_listener_address(tw_listener_h listener, char* text, size_t* length_p) try {
     TW_REFUSE_NULL(listener);
     TW_REFUSE_NULL(length_p);
-    const Entry entry(listener_of(listener).cm.worker());
+    const Entry entry(core_of(listener_of(listener).cm.worker()));
     const std::string address = listener_of(listener).address();
     const size_t room = std::exchange(*length_p, address.size() + 1);
     if (room < address.size() + 1)
@@ -108,7 +109,7 @@ tw_status_t tw_listener_address(tw_listener_h listener, char* text, size_t* leng
 void tw_listener_destroy(tw_listener_h listener) {
     if (listener == nullptr)
         return;
-    const Entry entry(listener_of(listener).cm.worker());
+    const Entry entry(core_of(listener_of(listener).cm.worker()));
     listener_of(listener).end();
 }
 
@@ -116,7 +117,7 @@ tw_status_t tw_conn_request_query(tw_conn_request_h request, tw_conn_request_att
     TW_REFUSE_NULL(request);
     TW_REFUSE_NULL(attr);
     TW_REFUSE_SIZE(attr);
-    const Entry entry(request_of(request).cm.worker());
+    const Entry entry(core_of(request_of(request).cm.worker()));
     tw_conn_request_attr_t full{};
     request_of(request).query(&full);
     write_sized(full, attr);
@@ -135,7 +136,7 @@ tw_status_t tw_accept(tw_conn_request_h request, const tw_accept_params_t* param
         status = check_flags(__func__, chosen.flags);
     if (status != TW_OK)
         return status;
-    WorkerCore& worker = request_of(request).cm.worker();
+    WorkerCore& worker = core_of(request_of(request).cm.worker());
     const Entry entry(worker);
     const LeavesWork work(worker);
     return tw(request_of(request).accept(chosen, ep_p));
@@ -149,7 +150,7 @@ tw_status_t tw_reject(tw_conn_request_h request, const void* private_data,
     const tw_status_t refused = check_private(__func__, private_data, private_length);
     if (refused != TW_OK)
         return refused;
-    WorkerCore& worker = request_of(request).cm.worker();
+    WorkerCore& worker = core_of(request_of(request).cm.worker());
     const Entry entry(worker);
     request_of(request).reject({static_cast<const std::byte*>(private_data), private_length});
     return TW_OK;
