@@ -86,9 +86,9 @@ tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t oper
                   static_cast<int>(operation));
     if (kind == TW_RMA_ATOMIC && length != 4 && length != 8)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "an atomic of %zu bytes; numbers have 4 or 8", length);
-    const Entry entry(key_of(key).worker);
-    const Endpoint* ep = key_of(key).ep;
-    if (ep == nullptr || ep->state() != EpState::kReady)
+    const Entry entry(core_of(key_of(key).worker));
+    const MatchPeer* const peer = key_of(key).peer;
+    if (peer == nullptr || peer->lane.state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
     write_sized(explain(key_of(key), kind, operation, length, is_mapped != 0), explanation);
     return TW_OK;

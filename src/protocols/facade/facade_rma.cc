@@ -54,7 +54,7 @@ tw_status_t check_range(const char* call, const RemoteKey& key, std::uint64_t ad
 tw_status_t check_rma(const Kind& kind, const Endpoint& to, const RmaCall& call,
                       std::uint64_t length) {
     const RemoteKey& key = *call.what.key;
-    if (key.ep != &to) {
+    if (key.peer != &to) {
         TW_LOG_ERROR("%s: the key was unpacked for another endpoint than ep", kind.call);
         return TW_ERR_INVALID_PARAM;
     }
@@ -160,7 +160,7 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
 [[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
                                                         std::uint64_t address, std::size_t length,
                                                         std::uint32_t access) {
-    return key.ep == &ep && key.covers(address, length, access) ? key.found(ep.rma_lane.peer_domain)
+    return key.peer == &ep && key.covers(address, length, access) ? key.found(ep.rma_lane.peer_domain)
                                                                 : nullptr;
 }
 
@@ -257,10 +257,10 @@ tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_
     const LeavesWork work(ep.worker);
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
-    std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(ep.worker, ep, message));
+    std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(&ep.worker, ep, message));
     if (ep.state() == EpState::kReady) {
         key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
-        if (!key->ask_owner())
+        if (!ep.ask_owner(*key))
             ep.ask_for_keys();
     }
     ep.keys.push_back(*key);
@@ -274,10 +274,10 @@ void tw_key_free(tw_key_h handle) {
     if (handle == nullptr)
         return;
     RemoteKey& key = key_of(handle);
-    const BriefEntry entry(key.worker);
-    if (key.ep != nullptr)
-        key.ep->keys.erase(key);
-    key.ep = nullptr;
+    const BriefEntry entry(core_of(key.worker));
+    if (key.peer != nullptr)
+        endpoint_of(*key.peer).keys.erase(key);
+    key.peer = nullptr;
     key.let_go();
 }
 
@@ -299,13 +299,13 @@ tw_status_t tw_key_pointer(tw_key_h handle, uint64_t address, void** pointer_p) 
     TW_REFUSE_NULL(handle);
     TW_REFUSE_NULL(pointer_p);
     RemoteKey& key = key_of(handle);
-    const BriefEntry entry(key.worker);
-    if (key.ep == nullptr)
+    const BriefEntry entry(core_of(key.worker));
+    if (key.peer == nullptr)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint of the key was closed");
     if (const tw_status_t status = check_range(__func__, key, address, 0, TW_ACCESS_ALL);
         status != TW_OK)
         return status;
-    const Endpoint& ep = *key.ep;
+    const Endpoint& ep = endpoint_of(*key.peer);
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
     if (ep.state() != EpState::kReady)

@@ -5,9 +5,13 @@
 #include <mutex>
 #include <new>
 
+#include "protocols/connect/connector.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/request/lane_state.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
+#include "protocols/request/request_table.hpp"
+#include "protocols/rma/rma_ops.hpp"
+#include "protocols/rma/rma_sender.hpp"
 
 namespace tagwire::proto {
 
@@ -19,8 +23,8 @@ void LaneKey::settle(std::uint64_t address) {
                      std::memory_order_relaxed);  // Relaxed: likewise
 }
 
-RemoteKey::RemoteKey(WorkerCore& of_worker, Endpoint& of, const MemoryKeyMessage& message)
-    : worker(of_worker), ep(&of), message_(message) {
+RemoteKey::RemoteKey(tw_worker_h of_worker, MatchPeer& of, const MemoryKeyMessage& message)
+    : worker(of_worker), peer(&of), message_(message) {
     const MemoryKey& key = message.key;
     const auto reach = [&](std::uint32_t access) {
         return (key.access & access) != 0 ? key.length : 0;
@@ -90,42 +94,41 @@ void RemoteKey::list(KeyList* keys) const {
 // ---- Keys that the packed one has no room for
 
 /// The lane lacks it, or a rail that long data could be divided over.
-bool RemoteKey::lacks_key() const {
-    const Rail& rail = ep->rail();
+bool RemoteKey::lacks_key(const KeyPorts& by) const {
+    const Rail& rail = by.lane.rail();
     if (!rail.can_get() || !rail.can_put())
         return false;
-    if (packed_of(ep->rma_lane.peer_domain).empty())
+    if (packed_of(by.rma_lane.peer_domain).empty())
         return true;
-    const auto lacks = [&](const PeerRail& peer) { return packed_of(peer.domain).empty(); };
+    const auto lacks = [&](const PeerRail& other) { return packed_of(other.domain).empty(); };
     return rail.stripe_plan(true).rails() > 1 &&
-           std::ranges::any_of(ep->connector().peer_rails(), lacks);
+           std::ranges::any_of(by.connector.peer_rails(), lacks);
 }
 
-bool RemoteKey::ask_owner() {
-    if (asked_ != nullptr || !lacks_key())
+bool RemoteKey::ask_owner(const KeyPorts& by) {
+    if (asked_ != nullptr || !lacks_key(by))
         return true;
-    RequestTable& requests = worker.requests();
     tw_op_t how{};
     how.complete = [](const tw_completion_t*) {};
     // The library's own: the program's requests may all be in use, and one that a call of another
     // thread was promised is not taken.
-    Request* request = requests.make_internal(RequestKind::kRma, how);
+    Request* request = by.requests.make_internal(RequestKind::kRma, how);
     if (request == nullptr)
         return false;
     RmaWish wish;
     wish.key = this;
     wish.kind = RmaKind::kKeys;
     void* const memory = ucs::reserve_try_allocate(sizeof(Told));
-    if (memory == nullptr || !worker.rma_ops.add(*request, wish)) {
+    if (memory == nullptr || !by.ops.add(*request, wish)) {
         ucs::reserve_free(memory);
-        requests.release(*request);
+        by.requests.release(*request);
         return false;
     }
     asked_.reset(::new (memory) Told);
-    request->ep = ep;
+    by.peer.lane.adopt(*request);
     request->buffer.base = asked_->bytes;
     request->buffer.length = sizeof asked_->bytes;
-    return ep->queue().submit(*request);
+    return by.peer.lane.submit(*request);
 }
 
 void RemoteKey::owner_told(std::size_t bytes) {

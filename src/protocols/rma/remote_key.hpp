@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "protocols/api/tw_def.h"
 #include "protocols/request/keys.hpp"
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/wire/rndv_messages.hpp"
@@ -28,8 +29,22 @@ struct tw_key {};
 
 namespace tagwire::proto {
 
-class Endpoint;
-class WorkerCore;
+class Connector;
+class RequestTable;
+class RmaOps;
+struct LaneState;
+struct MatchPeer;
+struct RmaLane;
+
+/// The world of a question to the owner.
+struct KeyPorts {
+    RequestTable& requests;
+    RmaOps& ops;
+    MatchPeer& peer;
+    const LaneState& lane;
+    const RmaLane& rma_lane;
+    const Connector& connector;
+};
 
 /// A peer's memory by the transport of a lane.
 struct LaneKey : ucs::FromReserve {
@@ -45,7 +60,7 @@ struct LaneKey : ucs::FromReserve {
 
 class RemoteKey : public tw_key, public ucs::FromReserve {
   public:
-    RemoteKey(WorkerCore& of_worker, Endpoint& of, const MemoryKeyMessage& message);
+    RemoteKey(tw_worker_h of_worker, MatchPeer& of, const MemoryKeyMessage& message);
     RemoteKey(const RemoteKey&) = delete;
     RemoteKey& operator=(const RemoteKey&) = delete;
 
@@ -71,7 +86,7 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     /// The endpoint is kReady: asks the owner for its keys, once, if the endpoint could use one
     /// that the packed key has no room for. With the worker's lock. False: there is no memory to
     /// ask, and it is to be called again.
-    [[nodiscard]] bool ask_owner();
+    [[nodiscard]] bool ask_owner(const KeyPorts& by);
     /// The owner has told so many bytes of keys.
     void owner_told(std::size_t bytes);
 
@@ -81,8 +96,8 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
         void operator()(RemoteKey* key) const { key->let_go(); }
     };
 
-    WorkerCore& worker;
-    Endpoint* ep;                   // null: the program has closed it
+    const tw_worker_h worker;
+    MatchPeer* peer;                // of the endpoint; null: the program has closed that
     ucs::ListLink<RemoteKey> link;  // among the endpoint's
 
   private:
@@ -92,7 +107,7 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     ~RemoteKey();
     /// Empty: there is none.
     WireBytes packed_of(std::uint8_t domain) const;
-    bool lacks_key() const;
+    bool lacks_key(const KeyPorts& by) const;
 
     const MemoryKeyMessage message_;
     std::unique_ptr<Told> asked_;             // from the question on

@@ -62,7 +62,7 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
 
 Endpoint::~Endpoint() {
     while (RemoteKey* key = keys.pop_front())
-        key->ep = nullptr;
+        key->peer = nullptr;
     disconnect();
     worker.detach_draining(*this);
     if (tx.part != nullptr)
@@ -223,6 +223,11 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     queue_.run();
 }
 
+bool Endpoint::ask_owner(RemoteKey& key) {
+    return key.ask_owner(
+        {worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_});
+}
+
 /// In progress, whatever the caller is amid of.
 void Endpoint::ask_for_keys() {
     lacks_keys_ = true;
@@ -231,14 +236,14 @@ void Endpoint::ask_for_keys() {
 
 void Endpoint::forget_program() {
     while (RemoteKey* key = keys.pop_front())
-        key->ep = nullptr;
+        key->peer = nullptr;
     worker.requests().forget(this);
 }
 
 bool Endpoint::work_slowly() {
     if (std::exchange(lacks_keys_, false) && lane_.state == EpState::kReady) {
         const Walk walk(worker.attention());
-        keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !key.ask_owner(); });
+        keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !ask_owner(key); });
     }
     if (queue_.take_stall()) {
         queue_.run();

@@ -162,6 +162,8 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
+    /// RemoteKey::ask_owner(), of a key for this endpoint.
+    [[nodiscard]] bool ask_owner(RemoteKey& key);
     /// Asks for keys that the packed one lacks. The endpoint is kReady and has a new key.
     void ask_for_keys();
     /// The program has closed it, and hears of it no more; its keys are of no endpoint.
@@ -258,6 +260,9 @@ inline tw_ep_h sender_handle(Endpoint& ep) {
 }
 inline Endpoint& endpoint_of(tw_ep_h handle) {
     return *static_cast<Endpoint*>(handle);
+}
+inline Endpoint& endpoint_of(MatchPeer& peer) {
+    return static_cast<Endpoint&>(peer);
 }
 
 }  // namespace tagwire::proto

@@ -39,8 +39,7 @@ class RmaSenderPart : public testing::Test {
         lane_.state = proto::EpState::kReady;
         proto::MemoryKeyMessage message;
         message.key = {.memory = kMemory, .address = kAddress, .length = 1 << 20, .access = 0xff};
-        auto& nobody = reinterpret_cast<proto::WorkerCore&>(nobody_);
-        key_ = new proto::RemoteKey(nobody, *as_endpoint(peer_), message);
+        key_ = new proto::RemoteKey(nullptr, peer_, message);
     }
 
     proto::RmaWish wish(RmaKind kind) const {
@@ -112,7 +111,6 @@ class RmaSenderPart : public testing::Test {
         key_->let_go();
     }
 
-    alignas(64) std::array<std::byte, 64> nobody_{};  // which nobody asks for anything
     FakeWorker worker_{4};
     FakeMatchPeer peer_{1};
     FakePeer program_;
