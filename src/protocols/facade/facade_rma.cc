@@ -160,8 +160,9 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
 [[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
                                                         std::uint64_t address, std::size_t length,
                                                         std::uint32_t access) {
-    return key.peer == &ep && key.covers(address, length, access) ? key.found(ep.rma_lane.peer_domain)
-                                                                : nullptr;
+    return key.peer == &ep && key.covers(address, length, access)
+               ? key.found(ep.rma_lane.peer_domain)
+               : nullptr;
 }
 
 struct AtomicCall {

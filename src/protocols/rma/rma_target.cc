@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocols/match/match_peer.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/keys.hpp"
+#include "protocols/request/lane_state.hpp"
+#include "protocols/request/mem_table.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/rma/atomics.hpp"
 #include "protocols/wire/limits.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/checked_copy.hpp"
 
@@ -21,15 +22,15 @@ namespace {
 
 /// Calls `function(at)` with the memory, if the peer may do this there.
 template <class Function>
-ucs_status_t use(WorkerCore& worker, const MemoryRange& range, std::uint64_t length,
+ucs_status_t use(const RmaTargetPorts& to, const MemoryRange& range, std::uint64_t length,
                  std::uint32_t access, const Function& function) {
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
-    const bool is_there = worker.context().memories().use(range.memory, [&](Memory& memory) {
+    const bool is_there = to.memories.use(range.memory, [&](Memory& memory) {
         if (std::byte* const at = memory.reach(range.address, length, access))
             status = function(memory, at);
     });
     if (!is_there || status == UCS_ERR_INVALID_ADDR) {
-        worker.count(WorkerCounter::kRmaRefused);
+        to.counters.add(WorkerCounter::kRmaRefused);
         TW_LOG_DEBUG("a peer's operation on memory %lx, [0x%lx, +%lu) is refused: %s", range.memory,
                      range.address, length,
                      is_there ? "its key gives no such right, or it cannot be accessed"
@@ -44,7 +45,7 @@ ucs_status_t final_status(ucs_status_t of_copy) {
 }
 
 /// Data that cannot be read is sent as zeroes, and its status returned: the reply tells the peer.
-ucs_status_t send_data(const Endpoint& ep, const GetData& head, const std::byte* data,
+ucs_status_t send_data(const LaneState& lane, const GetData& head, const std::byte* data,
                        std::size_t bytes) {
     struct Packing {
         GetData head;
@@ -62,7 +63,7 @@ ucs_status_t send_data(const Endpoint& ep, const GetData& head, const std::byte*
         }
     } packing{head, data, bytes, UCS_OK};
     const ucs_status_t sent = status_of(uct_ep_am_bcopy(
-        ep.lane(), static_cast<std::uint8_t>(AmId::kGetData), Packing::pack, &packing, 0));
+        lane.ep, static_cast<std::uint8_t>(AmId::kGetData), Packing::pack, &packing, 0));
     return sent == UCS_OK ? final_status(packing.read) : sent;
 }
 
@@ -78,20 +79,19 @@ bool RmaTarget::admit() {
     TW_LOG_WARN(
         "endpoint to worker %016lx fails: its peer has asked for more than %zu one-sided "
         "operations without waiting for a reply",
-        ep_.worker_id, kAskedMax);
-    ep_.closing().end(UCS_ERR_EXCEEDS_LIMIT);
+        to_.peer.worker_id, kAskedMax);
+    to_.peer.lane.end(UCS_ERR_EXCEEDS_LIMIT);
     return false;
 }
 
 void RmaTarget::reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before) {
-    ep_.control(RmaReply{.op_id = op_id, .status = status, .before = before});
+    to_.peer.lane.control(RmaReply{.op_id = op_id, .status = status, .before = before});
 }
 
 void RmaTarget::on_put(const PutMessage& message) {
     const PutPart& head = message.head;
-    const ucs_status_t status = use(
-        ep_.worker, head.to, message.data.size(), TW_ACCESS_WRITE,
-        [&](const Memory&, std::byte* at) {
+    const ucs_status_t status =
+        use(to_, head.to, message.data.size(), TW_ACCESS_WRITE, [&](const Memory&, std::byte* at) {
             return final_status(ucs::write_checked(at, message.data.data(), message.data.size()));
         });
     if (put_status_ == UCS_OK)
@@ -107,19 +107,20 @@ void RmaTarget::on_request(const RmaRequest& message) {
         return on_atomic(message);
     const bool is_for_keys = message.kind == RmaKind::kKeys;
     gets_.push_back({message.op_id, message.at, message.length, 0, is_for_keys});
-    ep_.queue().run();
+    to_.peer.lane.run();
 }
 
 ucs_status_t RmaTarget::send_piece() {
     Get& get = gets_.front();
     if (get.is_for_keys)
         return send_keys();
-    const std::size_t bytes =
-        std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(GetData), get.length - get.offset);
+    const std::size_t bytes = std::min<std::uint64_t>(to_.lane.rail().bcopy_max - sizeof(GetData),
+                                                      get.length - get.offset);
     // All of it is looked at each time: what is refused is refused as a whole.
-    const ucs_status_t status = use(
-        ep_.worker, get.from, get.length, TW_ACCESS_READ, [&](const Memory&, const std::byte* at) {
-            return send_data(ep_, {ep_.peer_names, get.op_id, get.offset}, at + get.offset, bytes);
+    const ucs_status_t status =
+        use(to_, get.from, get.length, TW_ACCESS_READ, [&](const Memory&, const std::byte* at) {
+            return send_data(to_.lane, {to_.peer.peer_names, get.op_id, get.offset},
+                             at + get.offset, bytes);
         });
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
@@ -136,13 +137,13 @@ ucs_status_t RmaTarget::send_piece() {
 ucs_status_t RmaTarget::send_keys() {
     const Get& get = gets_.front();
     Keys keys;
-    const bool is_there = ep_.worker.context().memories().use(
-        get.from.memory, [&](const Memory& memory) { memory.list_keys(&keys); });
+    const bool is_there =
+        to_.memories.use(get.from.memory, [&](const Memory& memory) { memory.list_keys(&keys); });
     const std::size_t bytes =
-        std::min<std::size_t>({keys.used, get.length, ep_.rail().bcopy_max - sizeof(GetData)});
+        std::min<std::size_t>({keys.used, get.length, to_.lane.rail().bcopy_max - sizeof(GetData)});
     if (bytes > 0) {
         const ucs_status_t status =
-            send_data(ep_, {ep_.peer_names, get.op_id, 0}, keys.bytes, bytes);
+            send_data(to_.lane, {to_.peer.peer_names, get.op_id, 0}, keys.bytes, bytes);
         if (status == UCS_ERR_NO_RESOURCE)
             return status;
     }
@@ -155,7 +156,7 @@ ucs_status_t RmaTarget::send_keys() {
 void RmaTarget::on_atomic(const RmaRequest& message) {
     std::uint64_t before = 0;
     const ucs_status_t status =
-        use(ep_.worker, message.at, message.length, TW_ACCESS_ATOMIC,
+        use(to_, message.at, message.length, TW_ACCESS_ATOMIC,
             [&](const Memory& memory, std::byte* at) {
                 if (message.at.address % message.length != 0 || !ucs::is_writable_word(at))
                     return UCS_ERR_INVALID_ADDR;
@@ -174,10 +175,9 @@ void RmaTarget::on_atomic(const RmaRequest& message) {
 }
 
 void RmaTarget::on_notice(const Notice& message) {
-    WorkerCore& worker = ep_.worker;
     bool is_counted = false;
     // Refused: so was the put, or the program has unmapped the memory since.
-    if (use(worker, message.at, message.length, TW_ACCESS_WRITE,
+    if (use(to_, message.at, message.length, TW_ACCESS_WRITE,
             [&](const Memory& memory, const std::byte*) {
                 is_counted = memory.counts_puts();
                 return UCS_OK;
@@ -188,14 +188,13 @@ void RmaTarget::on_notice(const Notice& message) {
     done.length = done.message_length = message.length;
     done.buffer = reinterpret_cast<void*>(message.at.address);
     done.imm = message.imm;
-    done.source = ep_.worker_id;
-    done.ep = ep_.handle();
-    worker.tell_rma(ep_, done, is_counted);
+    done.source = to_.peer.worker_id;
+    to_.tell(to_.owner, to_.peer, done, is_counted);
     // The memory is looked up again, because the callback may have unmapped it. Inside use() it
     // stays, and with it the counter.
     if (is_counted) {
-        static_cast<void>(worker.context().memories().use(
-            message.at.memory, [](Memory& memory) { memory.count_put(); }));
+        static_cast<void>(
+            to_.memories.use(message.at.memory, [](Memory& memory) { memory.count_put(); }));
     }
 }
 

@@ -11,16 +11,32 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocols/api/tw_completion.h"
 #include "protocols/index/fifo.hpp"
+#include "protocols/port/worker_counters.hpp"
 #include "protocols/wire/rma_messages.hpp"
 
 namespace tagwire::proto {
 
-class Endpoint;
+class MemTable;
+struct LaneState;
+struct MatchPeer;
+
+/// The world of a target. `owner` is the first argument of the function.
+struct RmaTargetPorts {
+    MemTable& memories;
+    WorkerCounters& counters;
+    MatchPeer& peer;
+    const LaneState& lane;
+    void* owner;
+    /// A peer's operation on memory of the program has taken effect. `is_counted`: the program has
+    /// the memory count it, and needs no completion.
+    void (*tell)(void* owner, MatchPeer& from, const tw_completion_t& done, bool is_counted);
+};
 
 class RmaTarget {
   public:
-    explicit RmaTarget(Endpoint& ep) : ep_(ep) {}
+    explicit RmaTarget(const RmaTargetPorts& ports) : to_(ports) {}
     RmaTarget(const RmaTarget&) = delete;
     RmaTarget& operator=(const RmaTarget&) = delete;
 
@@ -56,7 +72,7 @@ class RmaTarget {
     void on_atomic(const RmaRequest& message);
     void reply(std::uint32_t op_id, ucs_status_t status, std::uint64_t before = 0);
 
-    Endpoint& ep_;
+    const RmaTargetPorts to_;
     ucs_status_t put_status_ = UCS_OK;  // the first failure of the put whose parts come
     std::size_t owed_ = 0;              // replies that have not gone
     Fifo<Get> gets_;

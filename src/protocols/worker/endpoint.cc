@@ -47,11 +47,17 @@ std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
     return goes_as_tagged(request, rail) ? 2 * bytes + kMessageBytes : bytes;
 }
 
+void tell_rma(void* worker, MatchPeer& from, const tw_completion_t& done, bool is_counted) {
+    static_cast<WorkerCore*>(worker)->tell_rma(static_cast<Endpoint&>(from), done, is_counted);
+}
+
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
     : PeerEndpoint({owner.id(), peer, of_worker}, port_, peer_port_, connector_),
       rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
+      rma_target(
+          {owner.context().memories(), owner.port().counters, *this, lane_, &owner, tell_rma}),
       worker(owner),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_(
@@ -224,8 +230,7 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
 }
 
 bool Endpoint::ask_owner(RemoteKey& key) {
-    return key.ask_owner(
-        {worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_});
+    return key.ask_owner({worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_});
 }
 
 /// In progress, whatever the caller is amid of.

@@ -205,7 +205,7 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     EpTx tx;
 
     RmaSender rma;
-    RmaTarget rma_target{*this};
+    RmaTarget rma_target;
     RmaLane rma_lane;
 
     WorkerCore& worker;

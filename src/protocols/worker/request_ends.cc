@@ -55,7 +55,8 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-void WorkerCore::tell_rma(Endpoint& from, const tw_completion_t& done, bool is_counted) {
+void WorkerCore::tell_rma(Endpoint& from, tw_completion_t done, bool is_counted) {
+    done.ep = from.handle();
     if (params_.rma_event != nullptr) {
         attention_.count_events();
         const Unlocked callback(*this);

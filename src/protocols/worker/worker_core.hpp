@@ -165,7 +165,7 @@ class WorkerCore : public tw_worker {
 
     /// A peer's operation on memory of the program has taken effect. `is_counted`: the program has
     /// the memory count it, and needs no completion.
-    void tell_rma(Endpoint& from, const tw_completion_t& done, bool is_counted);
+    void tell_rma(Endpoint& from, tw_completion_t done, bool is_counted);
 
     // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 
