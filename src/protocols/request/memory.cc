@@ -7,7 +7,6 @@
 #include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/wire/memory_key.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/mapped.hpp"
 
@@ -173,20 +172,6 @@ void Memory::list_keys(Keys* keys) const {
 std::byte* Memory::reach(std::uint64_t address, std::uint64_t length, std::uint32_t access) const {
     auto* const at = reinterpret_cast<std::byte*>(address);
     return (access_ & access) != 0 && covers(at, length) ? at : nullptr;
-}
-
-RegLease* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {
-    const Buffer& buffer = request.buffer;
-    const std::size_t bytes =
-        request.kind == RequestKind::kReceive ? request.wanted : buffer.length;
-    if (leases_ == nullptr || buffer.list != nullptr || bytes == 0)
-        return nullptr;
-    bool is_new = false;
-    RegLease* lease = leases_->acquire(domain, buffer.base, bytes, use, &is_new);
-    count(lease == nullptr ? WorkerCounter::kRegRefused
-          : is_new         ? WorkerCounter::kRegMade
-                           : WorkerCounter::kRegCached);
-    return lease;
 }
 
 bool Memory::covers(const void* address, std::size_t length) const {

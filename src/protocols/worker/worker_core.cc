@@ -132,6 +132,20 @@ CallbackPort callback_port_of(WorkerCore& worker, Attention& attention) {
             .enter_again = [](void* owner) { as_core(owner).enter_again(); }};
 }
 
+RegLease* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {
+    const Buffer& buffer = request.buffer;
+    const std::size_t bytes =
+        request.kind == RequestKind::kReceive ? request.wanted : buffer.length;
+    if (leases_ == nullptr || buffer.list != nullptr || bytes == 0)
+        return nullptr;
+    bool is_new = false;
+    RegLease* lease = leases_->acquire(domain, buffer.base, bytes, use, &is_new);
+    count(lease == nullptr ? WorkerCounter::kRegRefused
+          : is_new         ? WorkerCounter::kRegMade
+                           : WorkerCounter::kRegCached);
+    return lease;
+}
+
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
 ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
     if (!endpoints_.is_past(sender))

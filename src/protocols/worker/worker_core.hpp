@@ -160,7 +160,7 @@ class WorkerCore : public tw_worker {
     void drained(Request& request, ucs_status_t status);
     /// The endpoint is destroyed: requests that drain no longer refer to it.
     void detach_draining(const Endpoint& ep);
-    /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
+    /// A region of the cache for what is sent or received; nullptr: none, or a list.
     RegLease* cache_region(const Request& request, std::size_t domain, RegUse use);
 
     /// A peer's operation on memory of the program has taken effect. `is_counted`: the program has
