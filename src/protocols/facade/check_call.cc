@@ -3,10 +3,12 @@
 
 #include <utility>
 
+#include "protocols/completion/completion_queue.hpp"
 #include "protocols/cost/op_names.hpp"
+#include "protocols/request/context.hpp"
 #include "protocols/request/memory.hpp"
+#include "protocols/request/outgoing.hpp"
 #include "protocols/wire/am_part.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -19,7 +21,7 @@ constexpr std::uint32_t kNotUrgent =
     TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
 
 /// nullptr: they are right.
-const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
+const char* wrong_with_ends(const Context& context, const tw_op_t& op) {
     if ((op.flags & TW_OP_COUNTER) != 0 && op.counter == nullptr)
         return "TW_OP_COUNTER needs op->counter";
     if ((op.flags & TW_OP_CQ) == 0)
@@ -28,7 +30,7 @@ const char* wrong_with_ends(const WorkerCore& worker, const tw_op_t& op) {
         return "TW_OP_CQ needs op->cq";
     if (op.complete != nullptr)
         return "TW_OP_CQ cannot be combined with op->complete";
-    if (&queue_of(op.cq).context() != &worker.context())
+    if (&queue_of(op.cq).context() != &context)
         return "op->cq is a queue of another context";
     return nullptr;
 }
@@ -56,7 +58,7 @@ tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, siz
     return TW_OK;
 }
 
-tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& op,
+tw_status_t check_op(const char* call, const Context& context, const tw_op_t& op,
                      std::uint32_t allowed) {
     if ((op.flags & ~allowed) != 0) {
         TW_LOG_ERROR("%s: flags %s are not valid for this call; it accepts %s", call,
@@ -67,19 +69,19 @@ tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& 
         TW_LOG_ERROR("%s: op->request needs op->complete or TW_OP_COMPLETION as well", call);
         return TW_ERR_INVALID_PARAM;
     }
-    if (const char* wrong = wrong_with_ends(worker, op)) {
+    if (const char* wrong = wrong_with_ends(context, op)) {
         TW_LOG_ERROR("%s: %s", call, wrong);
         return TW_ERR_INVALID_PARAM;
     }
     return TW_OK;
 }
 
-tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
+tw_status_t check_memory(const char* call, const Context& context, const tw_op_t& op,
                          const void* base, size_t length, const tw_iov_t* list, size_t count) {
     if (op.mem == nullptr)
         return TW_OK;
     const Memory& memory = memory_of(op.mem);
-    bool is_inside = &memory.context() == &worker.context();
+    bool is_inside = &memory.context() == &context;
     if (list == nullptr)
         is_inside = is_inside && memory.covers(base, length);
     for (size_t i = 0; i < count && list != nullptr; ++i)
@@ -100,13 +102,13 @@ tw_status_t check_target(const char* call, const tw_op_t& op) {
     return TW_ERR_INVALID_PARAM;
 }
 
-tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& message) {
+tw_status_t check_send(const char* call, const Context& context, const Outgoing& message) {
     const tw_op_t& op = *message.op;
     const std::size_t own_bytes = message.am == nullptr ? 0 : message.am->header_bytes;
     tw_status_t status =
-        check_op(call, ep.worker, op, message.am == nullptr ? kSendFlags : kAmSendFlags);
+        check_op(call, context, op, message.am == nullptr ? kSendFlags : kAmSendFlags);
     if (status == TW_OK) {
-        status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
+        status = check_memory(call, context, op, message.base, message.length, message.list,
                               message.count);
     }
     if (status == TW_OK && (op.flags & TW_OP_URGENT) != 0 && (op.flags & kNotUrgent) != 0) {
@@ -115,7 +117,7 @@ tw_status_t check_send(const char* call, const Endpoint& ep, const Outgoing& mes
         return TW_ERR_INVALID_PARAM;
     }
     const std::pair<std::uint32_t, std::size_t> limits[] = {
-        {TW_OP_INJECT, ep.worker.options().inject_bytes}, {TW_OP_URGENT, TW_AM_URGENT_MAX}};
+        {TW_OP_INJECT, context.options().inject_bytes}, {TW_OP_URGENT, TW_AM_URGENT_MAX}};
     for (const auto& [flag, limit] : limits) {
         if (status == TW_OK && (op.flags & flag) != 0 &&
             (own_bytes > limit || message.length > limit - own_bytes)) {

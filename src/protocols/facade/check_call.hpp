@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks of arguments that several calls of the C API share. Each logs what is wrong, as `call`.
+// Checks of arguments that several calls of the C API share. Each logs what is wrong, as `call`;
+// `context` is that of the worker.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "protocols/api/tw_def.h"
-#include "protocols/worker/endpoint.hpp"
 
 namespace tagwire::proto {
 
-class WorkerCore;
+class Context;
+struct Outgoing;
 
 // Flags that calls accept.
 inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_COUNTER;
@@ -23,20 +24,14 @@ inline constexpr std::uint32_t kAmSendFlags =
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument);
 
 tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p);
-tw_status_t check_op(const char* call, const WorkerCore& worker, const tw_op_t& op,
+tw_status_t check_op(const char* call, const Context& context, const tw_op_t& op,
                      std::uint32_t allowed);
-tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
+tw_status_t check_memory(const char* call, const Context& context, const tw_op_t& op,
                          const void* base, size_t length, const tw_iov_t* list, size_t count);
 /// Behind check_memory(): what is received may be written to op.mem.
 tw_status_t check_target(const char* call, const tw_op_t& op);
 /// `message.op` is not null.
-[[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
+[[gnu::noinline]] tw_status_t check_send(const char* call, const Context& context,
                                          const Outgoing& message);
-
-/// The endpoint by which messages of the calling thread leave.
-inline Endpoint& way_of(Endpoint& ep) {
-    Endpoint* way = ep.tx.contexts == nullptr ? nullptr : ep.tx.contexts->of_this_thread();
-    return way == nullptr ? ep : *way;
-}
 
 }  // namespace tagwire::proto

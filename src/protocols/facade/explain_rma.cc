@@ -8,12 +8,12 @@
 #include <string_view>
 #include <utility>
 
+#include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/explain.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_ops.hpp"
 #include "protocols/transfer/stripe.hpp"
-#include "protocols/worker/endpoint.hpp"
 
 namespace tagwire::proto {
 

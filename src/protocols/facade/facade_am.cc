@@ -2,6 +2,7 @@
 // The C API: active messages. Arguments are checked here.
 #include "protocols/api/tw_am.h"
 #include "protocols/eager/receiver.hpp"
+#include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/am_fast_path.hpp"
@@ -63,7 +64,7 @@ tw_status_t check(const char* call, const AmSend& wanted) {
     const Outgoing message{wanted.data, wanted.length, wanted.list,      wanted.count, am.word(),
                            false,       wanted.op,     wanted.request_p, &am};
     if (wanted.op != nullptr)
-        status = check_send(call, ep, message);
+        status = check_send(call, ep.worker.context(), message);
     return status == TW_OK ? ep.send(message) : status;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(call);
@@ -101,10 +102,10 @@ tw_status_t receive(const char* call, tw_worker_h handle, Incoming wanted,
     const Entry entry(worker);
     const LeavesWork work(worker);
     tw_op_t how = wanted.op == nullptr ? kPlainOp : *wanted.op;
-    tw_status_t status = check_op(call, worker, how, kAmRecvFlags);
+    tw_status_t status = check_op(call, worker.context(), how, kAmRecvFlags);
     if (status == TW_OK) {
-        status =
-            check_memory(call, worker, how, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = check_memory(call, worker.context(), how, wanted.base, wanted.length, wanted.list,
+                              wanted.count);
         status = status == TW_OK ? check_target(call, how) : status;
     }
     if (status != TW_OK)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "protocols/api/tw_data.h"
+#include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
@@ -32,7 +33,7 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
         return TW_OK;
     const LeavesWork work(ep.worker);
     if (message.op != nullptr) {
-        const tw_status_t status = check_send(call, ep, message);
+        const tw_status_t status = check_send(call, ep.worker.context(), message);
         if (status != TW_OK)
             return status;
     }
@@ -208,12 +209,12 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
 [[gnu::noinline]] tw_status_t check_receive(const char* call, const WorkerCore& worker,
                                             const Incoming& wanted) {
     const tw_op_t& op = *wanted.op;
-    tw_status_t status = check_op(call, worker, op, kRecvFlags);
+    tw_status_t status = check_op(call, worker.context(), op, kRecvFlags);
     if (status == TW_OK)
         status = check_receive_flags(call, wanted);
     if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
-        status =
-            check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
+        status = check_memory(call, worker.context(), op, wanted.base, wanted.length, wanted.list,
+                              wanted.count);
         status = status == TW_OK ? check_target(call, op) : status;
     }
     if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
@@ -483,7 +484,8 @@ tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
 tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) try {
     TW_REFUSE_NULL(ep);
     if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, endpoint_of(ep).worker, *op, kAnyFlags);
+        const tw_status_t status =
+            check_op(__func__, endpoint_of(ep).worker.context(), *op, kAnyFlags);
         if (status != TW_OK)
             return status;
     }
@@ -501,7 +503,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "flags is 0x%x; expected TW_EP_CLOSE_FORCE or 0", flags);
     if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, ep.worker, *op, kAnyFlags);
+        const tw_status_t status = check_op(__func__, ep.worker.context(), *op, kAnyFlags);
         if (status != TW_OK)
             return status;
     }

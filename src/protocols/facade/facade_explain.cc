@@ -7,7 +7,7 @@
 
 #include "protocols/api/tw_explain.h"
 #include "protocols/cost/calibration.hpp"
-#include "protocols/facade/check_call.hpp"
+#include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/explain.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/rma/remote_key.hpp"

@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "protocols/api/tw_rma.h"
+#include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/rma/remote_key.hpp"
-#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -60,10 +60,10 @@ tw_status_t check_rma(const Kind& kind, const Endpoint& to, const RmaCall& call,
     }
     if (call.op != nullptr) {
         const tw_op_t& op = *call.op;
-        tw_status_t status = check_op(kind.call, to.worker, op, kind.flags);
+        tw_status_t status = check_op(kind.call, to.worker.context(), op, kind.flags);
         if (status == TW_OK) {
-            status = check_memory(kind.call, to.worker, op, call.base, call.length, call.list,
-                                  call.count);
+            status = check_memory(kind.call, to.worker.context(), op, call.base, call.length,
+                                  call.list, call.count);
         }
         if (status == TW_OK && kind.access == TW_ACCESS_READ)
             status = check_target(kind.call, op);

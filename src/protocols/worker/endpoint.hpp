@@ -31,6 +31,7 @@
 #include "protocols/port/lane_port.hpp"
 #include "protocols/port/peer_port.hpp"
 #include "protocols/request/lane_state.hpp"
+#include "protocols/request/outgoing.hpp"
 #include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/rma/remote_key.hpp"
@@ -49,27 +50,8 @@
 
 namespace tagwire::proto {
 
-struct AmPart;
 class Rail;
 class Stripes;
-
-/// Parameters of a send call.
-struct Outgoing {
-    const void* base;
-    std::size_t length;
-    const tw_iov_t* list;
-    std::size_t count;
-    std::uint64_t tag;
-    bool is_tagged;
-    const tw_op_t* op;
-    tw_request_h* request_p;
-    const AmPart* am = nullptr;  // an active message, whose tag is then AmPart::word()
-};
-
-/// The message passes a pause, and messages that wait.
-inline bool is_urgent(const tw_op_t* op) {
-    return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
-}
 
 /// Whether messages may go at once, and how long they may be. Endpoint writes it, with the lock.
 struct DirectPath {
