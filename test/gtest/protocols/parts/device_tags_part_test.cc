@@ -15,12 +15,14 @@
 
 #include <gtest/gtest.h>
 
+#include "common/nomem.hpp"
 #include "common/seeds.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/parts/fake_worker.hpp"
 #include "protocols/request/context.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/wire/eager_header.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -471,6 +473,30 @@ TEST_F(DeviceTagsPart, receives_come_and_go_in_any_order) {
         buffers_.clear();
         EXPECT_TRUE(tags_->may_greet());
     });
+}
+
+// ---- Memory
+
+/// Senders are learnt, and receives are given or kept, whatever allocation fails: none is lost.
+TEST_F(DeviceTagsPart, what_has_no_memory_loses_no_receive) {
+    ASSERT_TRUE(ucs::reserve_open());
+    owner_.arrived.reserve(1000);
+    uct_.given.reserve(1000);
+    uct_.taken_back.reserve(1000);
+    for (unsigned long which = 1; which < 12; ++which) {
+        FakeMatchPeer& peer = add_peer();
+        const std::uint64_t sender = which << 8;
+        const std::array<std::byte, 1> byte{};
+        {
+            const FailingAllocation failing(which);
+            EXPECT_EQ(tags_->on_eager(byte.data(), 0, 0, sender, TagImm::encode(peer.id, false, 0)),
+                      UCS_OK);
+        }
+        Request& request = post(sender | 1);
+        EXPECT_NE(request.on_device, nullptr) << which;  // its sender is known
+        complete(request.on_device, sender | 1, peer.id, 8);
+        EXPECT_EQ(request.on_device, nullptr);
+    }
 }
 
 }  // namespace

@@ -102,6 +102,8 @@ class PeerSide {
     }
     /// A call of progress, in the order of a worker's.
     void progress() {
+        for (SideEndpoint* const ep : live)
+            ep->fake.arrived = ep->fake.sent.empty() ? UCS_OK : UCS_INPROGRESS;
         worker.attention.begin_progress();
         if (worker.attention.has_slow_work()) {
             worker.attention.take_slow_work();
@@ -334,7 +336,7 @@ inline constexpr proto::PeerTableCalls PeerSide::kCalls{
 
 /// A hello of a worker of that number, as its connector would say it.
 inline proto::HelloMessage hello_of(std::uint8_t peer, std::uint32_t id, std::uint32_t number = 1) {
-    proto::HelloMessage message;
+    proto::HelloMessage message{};
     message.hello.id = id;
     message.hello.number = number;
     message.hello.from_rail = 1;

@@ -16,10 +16,10 @@
 #include "protocols/connect/connector.hpp"
 #include "protocols/parts/connector_part.hpp"
 #include "protocols/parts/fake_worker.hpp"
+#include "protocols/parts/real_key.hpp"
 #include "protocols/rma/rma_ops.hpp"
 #include "protocols/rma/rma_sender.hpp"
 #include "ucs/memory/reserve.hpp"
-#include "uct/component.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -28,50 +28,14 @@ using proto::LaneKey;
 using proto::MemoryKeyMessage;
 using proto::Request;
 
-/// A transport whose packed keys are one byte: even ones are keys.
-struct KeyTransport {
-    static inline unsigned unpacked, released;
-    static inline ucs_status_t pointer;
-
-    static ucs_status_t unpack(const uct::Component&, const void* packed, uct_rkey_t* key_p,
-                               void** handle_p) {
-        const auto byte = *static_cast<const unsigned char*>(packed);
-        if (byte % 2 != 0)
-            return UCS_ERR_INVALID_PARAM;
-        ++unpacked;
-        *key_p = byte;
-        *handle_p = nullptr;
-        return UCS_OK;
-    }
-    static ucs_status_t point(const uct::Component&, uct_rkey_t, void*, std::uint64_t address,
-                              void** local_p) {
-        if (pointer == UCS_OK)
-            *local_p = reinterpret_cast<void*>(address);
-        return pointer;
-    }
-    static ucs_status_t release(const uct::Component&, uct_rkey_t, void*) {
-        ++released;
-        return UCS_OK;
-    }
-};
-
-const uct::Component kKeyComponent{.name = "keys",
-                                   .rkey_packed_bytes = 1,
-                                   .rkey_unpack = KeyTransport::unpack,
-                                   .rkey_ptr = KeyTransport::point,
-                                   .rkey_release = KeyTransport::release};
-
 class RemoteKeyPart : public testing::Test {
   protected:
     static constexpr std::uint64_t kAddress = 0x10000, kLength = 0x1000;
 
     RemoteKeyPart() {
-        KeyTransport::unpacked = KeyTransport::released = 0;
-        KeyTransport::pointer = UCS_ERR_UNSUPPORTED;
         EXPECT_EQ(ops_.open(), UCS_OK);
         worker_.on_end_rma = [this](Request& request) { ops_.end(request); };
-        domain_.component = uct::handle_of(kKeyComponent);
-        domain_.attr.rkey_packed_size = 1;
+        domain_ = real_.domain();
         lane_.ep = uct_.ep();
         lane_.over = &rail_;
         lane_.state = proto::EpState::kReady;
@@ -79,27 +43,28 @@ class RemoteKeyPart : public testing::Test {
         rma_lane_.peer_domain = 1;
     }
 
-    /// The packed key has that byte as the key of each of `domains`.
-    proto::RemoteKey& make(const std::vector<std::uint8_t>& domains, std::uint8_t byte = 2,
+    /// The packed key has keys of `domains`, all of the same memory.
+    proto::RemoteKey& make(const std::vector<std::uint8_t>& domains,
                            std::uint32_t access = TW_ACCESS_ALL) {
         MemoryKeyMessage message;
         message.key = {.memory = 3, .address = kAddress, .length = kLength, .access = access};
-        message.bytes[0] = std::byte{byte};
+        message.bytes = real_.message.bytes;
         for (const std::uint8_t domain : domains)
-            message.of_domain[domain] = {0, 1};
+            message.of_domain[domain] = real_.message.of_domain[real_.domain_index];
         key_ = new proto::RemoteKey(nullptr, peer_, message);
         return *key_;
     }
     bool ask(proto::RemoteKey& key) {
         return key.ask_owner({worker_.requests, ops_, peer_, lane_, rma_lane_, wireup_.connector});
     }
-    /// The owner has told a key of one byte of that domain.
-    static void tell(const Request& question, std::uint8_t domain, std::uint8_t byte) {
-        const proto::KeyHead head{domain, 1};
+    /// The owner has told a key of that domain.
+    void tell(const Request& question, std::uint8_t domain) {
+        const proto::WireBytes packed = real_.message.key_of(real_.domain_index);
+        const proto::KeyHead head{domain, static_cast<std::uint8_t>(packed.size())};
         std::byte* const to = question.buffer.base;
         std::memcpy(to, &head, sizeof head);
-        to[sizeof head] = std::byte{byte};
-        question.rma->key->owner_told(sizeof head + 1);
+        std::memcpy(to + sizeof head, packed.data(), packed.size());
+        question.rma->key->owner_told(sizeof head + packed.size());
     }
     void end(Request& request) {
         ops_.end(request);
@@ -108,10 +73,10 @@ class RemoteKeyPart : public testing::Test {
     }
     void TearDown() override {
         key_->let_go();
-        EXPECT_EQ(KeyTransport::released, KeyTransport::unpacked);
         EXPECT_EQ(worker_.requests.in_use(), 0U);
     }
 
+    RealKey real_;
     FakeWorker worker_{1};
     FakeMatchPeer peer_{5};
     FakeUct uct_;
@@ -128,7 +93,7 @@ class RemoteKeyPart : public testing::Test {
 };
 
 TEST_F(RemoteKeyPart, it_covers_ranges_of_the_rights_that_it_gives) {
-    const proto::RemoteKey& key = make({1}, 2, TW_ACCESS_READ | TW_ACCESS_ATOMIC);
+    const proto::RemoteKey& key = make({1}, TW_ACCESS_READ | TW_ACCESS_ATOMIC);
     EXPECT_TRUE(key.covers(kAddress, kLength, TW_ACCESS_READ));
     EXPECT_TRUE(key.covers(kAddress + kLength, 0, TW_ACCESS_ATOMIC));
     EXPECT_TRUE(key.covers(kAddress, kLength, TW_ACCESS_ALL));
@@ -143,39 +108,30 @@ TEST_F(RemoteKeyPart, the_key_of_a_lane_is_made_once_and_goes_with_it) {
     EXPECT_EQ(key.found(1), nullptr);
     const LaneKey* const made = key.resolve(1, domain_);
     ASSERT_NE(made, nullptr);
-    EXPECT_EQ(made->bundle.rkey, 2U);
     EXPECT_EQ(key.found(1), made);
     EXPECT_EQ(key.resolve(1, domain_), made);
-    EXPECT_EQ(KeyTransport::unpacked, 1U);
     EXPECT_EQ(key.found(proto::kKeyDomainsMax), nullptr);  // of a lane that leads nowhere
 }
 
-TEST_F(RemoteKeyPart, loads_and_stores_are_used_when_the_transport_knows_that_they_reach) {
-    proto::RemoteKey& key = make({1});
-    KeyTransport::pointer = UCS_ERR_NO_RESOURCE;
-    const LaneKey* const made = key.resolve(1, domain_);
-    EXPECT_FALSE(made->is_settled.load());
-    KeyTransport::pointer = UCS_OK;
-    key.resolve(1, domain_);
+TEST_F(RemoteKeyPart, whether_loads_and_stores_reach_is_settled_when_the_key_is_made) {
+    const LaneKey* const made = make({1}).resolve(1, domain_);
+    ASSERT_NE(made, nullptr);
     EXPECT_TRUE(made->is_settled.load());
-    EXPECT_TRUE(made->is_direct.load());
+    EXPECT_FALSE(made->is_direct.load());  // by this transport they do not
 }
 
 TEST_F(RemoteKeyPart, bytes_that_are_no_key_of_the_transport_make_none) {
-    proto::RemoteKey& key = make({1}, 3);
-    EXPECT_EQ(key.resolve(1, domain_), nullptr);
+    proto::RemoteKey& key = make({1});
     EXPECT_EQ(key.resolve(2, domain_), nullptr);  // it has none of that domain
-    domain_.attr.rkey_packed_size = 2;
+    domain_.attr.rkey_packed_size += 1;
     EXPECT_EQ(key.resolve(1, domain_), nullptr);
-    EXPECT_EQ(KeyTransport::unpacked, 0U);
 }
 
 TEST_F(RemoteKeyPart, an_operation_holds_it_until_it_ends) {
     proto::RemoteKey& key = make({1});
-    key.resolve(1, domain_);
     key.hold();
     key.let_go();
-    EXPECT_EQ(KeyTransport::released, 0U);
+    EXPECT_NE(key.resolve(1, domain_), nullptr);
 }
 
 // ---- The question
@@ -191,13 +147,11 @@ TEST_F(RemoteKeyPart, the_owner_is_asked_once_for_keys_that_are_lacking) {
     EXPECT_TRUE(ask(key));
     EXPECT_EQ(peer_.fake.submitted.size(), 1U);
     EXPECT_EQ(key.resolve(1, domain_), nullptr);
-    tell(question, 1, 4);
-    const LaneKey* const made = key.resolve(1, domain_);
-    ASSERT_NE(made, nullptr);
-    EXPECT_EQ(made->bundle.rkey, 4U);
+    tell(question, 1);
+    EXPECT_NE(key.resolve(1, domain_), nullptr);
     proto::KeyList list;
     key.list(&list);
-    EXPECT_EQ(list.used, 2 * (sizeof(proto::KeyHead) + 1));
+    EXPECT_EQ(list.used, 2 * (sizeof(proto::KeyHead) + domain_.attr.rkey_packed_size));
     end(question);
 }
 

@@ -13,9 +13,13 @@
 
 #include <gtest/gtest.h>
 
+#include "common/nomem.hpp"
 #include "common/seeds.hpp"
 #include "protocols/parts/fake_worker.hpp"
+#include "protocols/parts/real_key.hpp"
 #include "protocols/rma/remote_key.hpp"
+#include "protocols/transfer/transfer.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -115,7 +119,7 @@ class RmaSenderPart : public testing::Test {
     FakeMatchPeer peer_{1};
     FakePeer program_;
     FakeUct uct_;
-    const proto::Domain domain_{};
+    proto::Domain domain_{};
     const proto::Resource resource_{};
     const proto::Calibration calibration_;
     ucs::Repeats refusals_;
@@ -373,6 +377,101 @@ TEST_F(RmaSenderPart, an_owner_may_say_anything) {
         worker_.requests.release_id(request);
         worker_.requests.release(request);
     });
+}
+
+// ---- Memory
+
+/// Its lane reaches the memory of the peer.
+struct RmaSenderWorld : RmaSenderPart {
+    RmaSenderWorld() {
+        domain_ = real_.domain();
+        rail_.attributes().cap.flags = UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY;
+        rail_.attributes().cap.get.max_bcopy = kBytes / 2;
+        uct_.ops.ep_get_bcopy = [](uct_ep_h, uct_unpack_callback_t, void*, std::size_t,
+                                   std::uint64_t, uct_rkey_t, uct_completion_t* done) {
+            pieces.push_back(done);
+            return UCS_INPROGRESS;
+        };
+        key_->let_go();
+        key_ = new proto::RemoteKey(nullptr, peer_, real_.message);
+        rma_lane_.peer_domain = real_.domain_index;
+        pieces.clear();
+        pieces.reserve(8);
+        peer_.fake.submitted.reserve(8);
+        peer_.fake.adopted.reserve(8);
+        worker_.outstanding.reserve(8);
+        worker_.ends.reserve(8);
+        buffer_.reserve(kBytes);
+    }
+    void TestBody() override {}
+
+    /// A call, and its operation if that is not refused; both with that allocation failing.
+    Request* begin(unsigned long which, RmaKind kind, bool is_list) {
+        buffer_.assign(kBytes, std::byte{1});
+        const tw_iov_t list[] = {{buffer_.data(), 100}, {buffer_.data() + 100, kBytes - 100}};
+        const proto::RmaCall asked{wish(kind),
+                                   is_list ? nullptr : buffer_.data(),
+                                   kBytes,
+                                   is_list ? list : nullptr,
+                                   is_list ? 2U : 0U,
+                                   nullptr,
+                                   nullptr};
+        const FailingAllocation failing(which);
+        const tw_status_t status = sender_.call(asked);
+        if (peer_.fake.submitted.empty()) {
+            EXPECT_EQ(status, TW_ERR_NO_RESOURCE);
+            return nullptr;
+        }
+        Request* const request = peer_.fake.submitted.back();
+        request->ep = as_endpoint(peer_);
+        request->in_call = true;
+        started = sender_.start(*request);
+        return request;
+    }
+    void end() {
+        for (uct_completion_t* piece : pieces)
+            piece->func(piece);
+        TearDown();
+    }
+
+    static constexpr std::size_t kBytes = 4000;
+    static inline std::vector<uct_completion_t*> pieces;
+    ucs_status_t started = UCS_OK;
+    RealKey real_;
+
+    ucs_status_t start_again(Request& request) { return sender_.start(request); }
+    proto::Domain& domain() { return domain_; }
+};
+
+TEST(RmaSenderMemory, a_call_that_has_no_memory_is_refused_and_its_steps_wait) {
+    ASSERT_TRUE(ucs::reserve_open());
+    for (const bool is_list : {false, true}) {
+        for (unsigned long which = 1; which < 10; ++which) {
+            RmaSenderWorld world;
+            // The buffer is not registered: the data is copied piece by piece.
+            world.domain().attr.cap.flags |= UCT_MD_FLAG_NEED_MEMH;
+            if (Request* const request = world.begin(which, RmaKind::kGet, is_list)) {
+                if (world.started == UCS_ERR_NO_RESOURCE)
+                    world.started = world.start_again(*request);
+                EXPECT_EQ(world.started, UCS_INPROGRESS) << which;
+                EXPECT_EQ(world.pieces.size(), 2U) << which;
+            }
+            world.end();
+        }
+    }
+}
+
+TEST(RmaSenderMemory, a_transfer_that_has_no_memory_in_the_heap_begins) {
+    ASSERT_TRUE(ucs::reserve_open());
+    for (unsigned long which = 1; which < 10; ++which) {
+        RmaSenderWorld world;
+        if (Request* const request = world.begin(which, RmaKind::kGet, false)) {
+            EXPECT_EQ(world.started, UCS_INPROGRESS) << which;
+            EXPECT_NE(request->transfer, nullptr) << which;
+            end_transfer(*request);
+        }
+        world.end();
+    }
 }
 
 }  // namespace

@@ -13,10 +13,14 @@
 
 #include <gtest/gtest.h>
 
+#include "common/nomem.hpp"
 #include "common/seeds.hpp"
 #include "protocols/api/tw_am.h"
 #include "protocols/parts/fake_worker.hpp"
+#include "protocols/parts/real_key.hpp"
+#include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/eager_header.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -116,7 +120,7 @@ class RndvSenderPart : public testing::Test {
     FakeWorker worker_;
     FakeMatchPeer peer_{1};
     FakeUct uct_;
-    const proto::Domain domain_{};
+    proto::Domain domain_{};
     const proto::Resource resource_{};
     const proto::Calibration calibration_;
     ucs::Repeats refusals_;
@@ -522,6 +526,35 @@ TEST_F(RndvSenderPart, a_receiver_may_say_anything) {
         peer_.fake.removed.clear();
         outstanding_.erase(request);
     });
+}
+
+// ---- Memory
+
+/// The offer of a receiver is taken, by a write or by messages, whatever allocation fails.
+TEST_F(RndvSenderPart, an_offer_is_taken_whatever_has_no_memory) {
+    ASSERT_TRUE(ucs::reserve_open());
+    const RealKey real;
+    domain_ = real.domain();
+    rail_.attributes().cap.flags = UCT_IFACE_FLAG_PUT_ZCOPY;
+    peer_.fake.transfers.reserve(16);
+    peer_.fake.data.reserve(16);
+    for (unsigned long which = 1; which < 8; ++which) {
+        Request& request = begun(kLong);
+        proto::RtrMessage offered{};
+        offered.rtr.receive_id = kReceiveId;
+        offered.rtr.domain = kDomain;
+        offered.rtr.key_bytes = static_cast<std::uint8_t>(domain_.attr.rkey_packed_size);
+        offered.rtr.length = kLong;
+        offered.keys.used = sizeof(proto::KeyHead) + domain_.attr.rkey_packed_size;
+        const proto::WireBytes packed = real.message.key_of(real.domain_index);
+        std::memcpy(offered.keys.bytes + sizeof(proto::KeyHead), packed.data(), packed.size());
+        {
+            const FailingAllocation failing(which);
+            EXPECT_TRUE(sender_.on_rtr(offered, &request, kDomain));
+        }
+        EXPECT_EQ(peer_.fake.transfers.size() + peer_.fake.data.size(), which);
+        end_transfer(request);
+    }
 }
 
 }  // namespace
