@@ -154,8 +154,8 @@ class LanePort {
     void note_sending() const { calls_->note_sending(owner_); }
     /// A call of the program with `op` has sent: that leaves now.
     void write_out(const tw_op_t* op) const { calls_->write_out(owner_, op); }
-    /// A new operation: it has ended, is outstanding, or waits for its turn. False: there is no
-    /// room for a copy of what it injects, and nothing has happened.
+    /// A new operation, which the endpoint adopts: it has ended, is outstanding, or waits for its
+    /// turn. False: there is no room for a copy of what it injects, and nothing has happened.
     bool submit(Request& request) const { return calls_->submit(owner_, request); }
     /// As add_data(), and sends it if that is possible.
     void push_data(Request& request) const { calls_->push_data(owner_, request); }

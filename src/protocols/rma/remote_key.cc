@@ -125,7 +125,6 @@ bool RemoteKey::ask_owner(const KeyPorts& by) {
         return false;
     }
     asked_.reset(::new (memory) Told);
-    by.peer.lane.adopt(*request);
     request->buffer.base = asked_->bytes;
     request->buffer.length = sizeof asked_->bytes;
     return by.peer.lane.submit(*request);

@@ -105,7 +105,8 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         return static_cast<tw_status_t>(to_.lane.failure);
     if (to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
         return TW_ERR_NO_RESOURCE;
-    to_.peer.lane.note_sending();
+    if (!to_.has_sent) [[unlikely]]
+        to_.peer.lane.note_sending();
     RequestTable& requests = to_.worker.requests;
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
     if (request == nullptr)
@@ -116,7 +117,6 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
-    to_.peer.lane.adopt(*request);
     tw_completion_t& done = request->done;
     done.flags =
         done_flag_of(call.what.kind) | flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
@@ -127,7 +127,8 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
-    to_.peer.lane.write_out(call.op);
+    if (to_.lane.state == EpState::kReady && gathers(to_.lane.rail()))
+        to_.peer.lane.write_out(call.op);
     return requests.answer(*request, call.op, call.request_p);
 }
 

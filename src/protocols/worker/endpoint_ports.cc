@@ -20,6 +20,12 @@ const Endpoint& as_endpoint(const void* owner) {
     return *static_cast<const Endpoint*>(owner);
 }
 
+/// The request is one of the endpoint, as the program hears of it.
+void adopt(Endpoint& ep, Request& request) {
+    request.ep = &ep;
+    request.done.ep = sender_handle(ep);
+}
+
 }  // namespace
 
 constinit const LaneCalls Endpoint::kLaneCalls{
@@ -44,11 +50,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .fail = [](void* ep, ucs_status_t status) { as_endpoint(ep).fail(status); },
     .end = [](void* ep, ucs_status_t status) { as_endpoint(ep).closing_.end(status); },
     .failure = [](const void* ep) { return as_endpoint(ep).lane_.failure; },
-    .adopt =
-        [](void* ep, Request& request) {
-            request.ep = &as_endpoint(ep);
-            request.done.ep = sender_handle(as_endpoint(ep));
-        },
+    .adopt = [](void* ep, Request& request) { adopt(as_endpoint(ep), request); },
     .push = [](void* ep, Request& request) { as_endpoint(ep).queue_.push(request); },
     .finish = [](void* ep, Request& request,
                  ucs_status_t status) { as_endpoint(ep).worker.finish(request, status); },
@@ -63,7 +65,11 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .cancel = [](void* ep, Request& request) { as_endpoint(ep).cancel(request); },
     .note_sending = [](void* ep) { as_endpoint(ep).note_sending(); },
     .write_out = [](void* ep, const tw_op_t* op) { as_endpoint(ep).write_out(op); },
-    .submit = [](void* ep, Request& request) { return as_endpoint(ep).queue_.submit(request); },
+    .submit =
+        [](void* ep, Request& request) {
+            adopt(as_endpoint(ep), request);
+            return as_endpoint(ep).queue_.submit(request);
+        },
     .push_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.push_data(request); },
     .request_ended = [](void* ep) { as_endpoint(ep).request_ended(); },
     .set_ready = [](void* ep, uct_ep_h lane, Rail& rail,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -56,7 +57,7 @@ WirelessIface& WirelessEp::owner() const {
     return *static_cast<WirelessIface*>(iface);
 }
 
-ucs_status_t WirelessEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+ucs_status_t WirelessEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) try {
     auto& owner = *static_cast<WirelessIface*>(params->iface);
     if (owner.settings.create != UCS_OK)
         return owner.settings.create;
@@ -67,6 +68,8 @@ ucs_status_t WirelessEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     owner.eps.insert(ep.get());
     *ep_p = ep.release();
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 void WirelessEp::destroy() {
@@ -75,13 +78,15 @@ void WirelessEp::destroy() {
     delete this;
 }
 
-ssize_t WirelessEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
+ssize_t WirelessEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) try {
     if (owner().settings.send != UCS_OK)
         return owner().settings.send;
     std::array<std::byte, 4096> room;
     const std::size_t bytes = pack(room.data(), arg);
     owner().sent.push_back({this, {room.begin(), room.begin() + static_cast<long>(bytes)}, id});
     return static_cast<ssize_t>(bytes);
+} catch (const std::bad_alloc&) {
+    return UCS_ERR_NO_MEMORY;
 }
 
 ucs_status_t WirelessEp::get_address(uct_ep_addr_t* address) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -66,6 +67,8 @@ class PeerSide {
         worker.options.unasked_peers_max = 1000;
         worker.options.unexpected_bytes = 1 << 20;
         worker.options.envelopes_max = 1000;
+        events.reserve(8);
+        failed.reserve(8);
     }
     PeerSide(const PeerSide&) = delete;
     PeerSide& operator=(const PeerSide&) = delete;
@@ -228,6 +231,9 @@ inline SideEndpoint::SideEndpoint(PeerSide& of, std::uint64_t peer, std::uint64_
     fake.state = proto::EpState::kConnecting;
     fake.on_fail = [this](ucs_status_t status) { side.fail(*this, status); };
     fake.on_ready = [this] { side.table.tell_up(*this); };
+    fake.failures.reserve(4);
+    drops.reserve(4);
+    ended_receives.reserve(4);
     side.live.insert(this);
 }
 
@@ -293,7 +299,11 @@ inline constexpr proto::PeerCalls SideEndpoint::kPeerCalls{
 
 inline constexpr proto::PeerTableCalls PeerSide::kCalls{
     .make = [](void* side, std::uint64_t peer, std::uint64_t worker) -> proto::PeerEndpoint* {
-        return new SideEndpoint(of(side), peer, worker);
+        try {
+            return new SideEndpoint(of(side), peer, worker);
+        } catch (const std::bad_alloc&) {
+            return new SideEndpoint(of(side), peer, worker);  // the reserve has it
+        }
     },
     .destroy = [](proto::PeerEndpoint& ep) { delete &of(ep); },
     .add_id =

@@ -143,7 +143,6 @@ TEST_F(RemoteKeyPart, the_owner_is_asked_once_for_keys_that_are_lacking) {
     Request& question = *peer_.fake.submitted[0];
     EXPECT_EQ(question.rma->kind, proto::RmaKind::kKeys);
     EXPECT_EQ(question.rma->key, &key);
-    EXPECT_EQ(peer_.fake.adopted, std::vector{&question});
     EXPECT_TRUE(ask(key));
     EXPECT_EQ(peer_.fake.submitted.size(), 1U);
     EXPECT_EQ(key.resolve(1, domain_), nullptr);
@@ -181,6 +180,7 @@ TEST_F(RemoteKeyPart, an_owner_that_tells_nonsense_gives_no_key) {
 
 TEST_F(RemoteKeyPart, a_question_that_has_no_memory_is_asked_again) {
     ASSERT_TRUE(ucs::reserve_open());
+    peer_.fake.submitted.reserve(8);
     for (unsigned long which = 1; which < 8; ++which) {
         proto::RemoteKey& key = make({});
         bool is_asked = false;

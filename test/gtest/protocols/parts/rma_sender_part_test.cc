@@ -132,7 +132,8 @@ class RmaSenderPart : public testing::Test {
     proto::Flushes flushes_{
         {peer_.fake.port, program_.port, worker_.requests, outstanding_, closing_}};
     proto::RmaOps ops_;
-    RmaSender sender_{{worker_.port, ops_, peer_, lane_, rma_lane_, window_, flushes_}};
+    bool has_sent_ = false;
+    RmaSender sender_{{worker_.port, ops_, peer_, lane_, rma_lane_, window_, flushes_, has_sent_}};
     proto::RemoteKey* key_ = nullptr;
     std::vector<std::byte> buffer_;
 };
@@ -151,7 +152,15 @@ TEST_F(RmaSenderPart, a_pause_refuses_what_the_target_is_told_of_and_nothing_els
     EXPECT_EQ(call(wish(RmaKind::kPut), 8, TW_OP_IMM), TW_ERR_NO_RESOURCE);
     EXPECT_NE(made(wish(RmaKind::kPut), 8), nullptr);
     EXPECT_EQ(peer_.fake.sending, 1U);
-    EXPECT_EQ(peer_.fake.written, 1U);
+    EXPECT_EQ(peer_.fake.written, 0U);
+}
+
+TEST_F(RmaSenderPart, what_the_endpoint_knows_already_is_not_told_again) {
+    has_sent_ = true;
+    rail_.attributes().cap.flags |= TAGWIRE_UCT_IFACE_FLAG_GATHERS;
+    EXPECT_NE(made(wish(RmaKind::kPut), 8), nullptr);
+    EXPECT_EQ(peer_.fake.sending, 0U);
+    EXPECT_EQ(peer_.fake.written, 1U);  // a lane that gathers is written out
 }
 
 TEST_F(RmaSenderPart, a_call_without_room_for_its_request_changes_nothing) {

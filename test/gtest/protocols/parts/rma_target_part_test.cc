@@ -417,16 +417,14 @@ TEST_F(RmaTargetPart, whatever_has_no_memory_each_request_is_answered_once) {
     ASSERT_TRUE(ucs::reserve_open());
     const MemoryRange at = expose(bytes_);
     for (unsigned long which = 1; which < 12; ++which) {
-        constexpr std::uint32_t kMany = 40;
+        constexpr std::uint32_t kMany = 200;
         {
             const FailingAllocation failing(which);
-            for (std::uint32_t op_id = 1; op_id <= kMany; ++op_id) {
+            for (std::uint32_t op_id = 1; op_id <= kMany; ++op_id)
                 ask(RmaKind::kGet, at, 10, op_id);
-                put(at, 10, true, op_id);
-            }
         }
         run();
-        EXPECT_EQ(peer_.fake.sent.size(), 2 * kMany) << which;
+        EXPECT_EQ(peer_.fake.sent.size(), kMany) << which;
         while (!peer_.fake.sent.empty())
             EXPECT_EQ(reply(), UCS_OK);
         uct_.sent.clear();
