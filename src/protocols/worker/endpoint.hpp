@@ -179,7 +179,6 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
     tw_ep_h handle();
 
-
     Outstanding outstanding;
     RemoteKeyList keys;     // that the program has for it
     RequestList receiving;  // receives that matched a message that is not all here
