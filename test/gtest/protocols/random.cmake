@@ -92,8 +92,8 @@ function(tw_msg_random_threads name transports tier)
     if(name MATCHES "^((tx_)?sm|tcp)$")
         list(APPEND kind tsan)
     endif()
-    tw_add_suite_variant(msg_random_threads_${name} ${tier} OF test_msg_threads KIND ${kind}
-        TIMEOUT ${timeout}
+    tw_add_suite_variant(msg_random_threads_${name} ${tier} OF test_msg KIND ${kind}
+        FILTER MsgRandomThreads.* TIMEOUT ${timeout}
         ENVIRONMENT ${one_process} TAGWIRE_TEST_TRANSPORTS=${transports} ${ARGN})
 endfunction()
 set(few)

@@ -2,12 +2,21 @@
 #include "protocols/reference.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <sstream>
-#include <tuple>
+#include <utility>
 
 namespace tagwire::test {
+
+namespace {
+
+/// In the buffer of a receive of many. A message without data has the place of the next one; of
+/// several such the order is known by the order of their ends alone.
+std::pair<std::size_t, bool> place_of(const RefMatch& match) {
+    return {match.offset, match.envelope.length > 0};
+}
+
+}  // namespace
 
 std::size_t Reference::add(const RefMessage& message) {
     messages_.push_back(message);
@@ -20,103 +29,124 @@ std::size_t Reference::add(const RefReceive& receive) {
 }
 
 std::string Reference::check() {
-    wrong_.clear();
     arrivals_.begin(messages_.size());
-    for (std::size_t i = 0; i < messages_.size(); ++i) {
-        arrivals_[i].after = messages_[i].sent;
-        arrivals_[i].before = std::min(messages_[i].taken, messages_[i].matched);
-    }
-    sort_matches();
+    unknown_.clear();
+    wrong_.clear();
     pair();
-    pair_unknown();
-    for (std::size_t i = 0; i < messages_.size(); ++i) {
-        const bool is_received = arrivals_[i].receive != kNone;
-        if (is_received && messages_[i].is_cancelled)
-            wrong(name(i) + " was received, and its sender told that it was cancelled");
-        if (!is_received && !messages_[i].is_cancelled && !messages_[i].is_excused)
-            wrong(name(i) + " was never received");
-        if (is_received && messages_[i].matched <= posted_of(i))
-            wrong(name(i) + " was told to be matched before anything could match it");
+    count_unknown();
+    if (is_of_one_ && wrong_.empty()) {
+        pair_unknown();
+        pair_peeks();
     }
+    check_senders();
     if (!wrong_.empty())
         return wrong_;
-    pair_peeks();
     order_senders();
     order_receives();
-    if (wrong_.empty())
-        arrivals_.order(
-            [this](std::size_t i, const std::string& what) { wrong(name(i) + " " + what); });
+    arrivals_.order(
+        [this](std::size_t i, const std::string& what) { wrong(name(i) + " " + what); });
     return wrong_;
 }
 
-// ---- Which message went where
-
-/// Those of a receive of many in the order of its buffer; what has no bytes came before what begins
-/// at the same place.
-void Reference::sort_matches() {
-    for (RefReceive& receive : receives_) {
-        std::ranges::stable_sort(receive.matches, {}, [](const RefMatch& match) {
-            return std::pair{match.offset, match.envelope.length > 0};
-        });
-    }
-}
+// ---- Which receive got which message
 
 void Reference::pair() {
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+        arrivals_[i].after = messages_[i].call.begin;
+        arrivals_[i].before = std::min(messages_[i].taken, messages_[i].matched);
+    }
     for (std::size_t i = 0; i < receives_.size(); ++i) {
-        const RefReceive& receive = receives_[i];
-        for (const RefMatch& match : receive.matches) {
-            if (!receive.matches_envelope(match.envelope))
-                wrong("receive " + std::to_string(i) +
-                      " does not match what it got: " + text(match.envelope));
-            if (receive.kind == RefKind::kPeek || match.message == kNone)
-                continue;
-            Arrival& arrival = arrivals_[match.message];
-            if (messages_[match.message].envelope != match.envelope)
-                wrong("receive " + std::to_string(i) + " was told another envelope than that of " +
-                      name(match.message) + ": " + text(match.envelope));
-            if (arrival.receive != kNone)
-                wrong(name(match.message) + " was received twice");
-            arrival.receive = i;
-            arrival.is_known = true;
-            arrival.before = std::min(arrival.before, match.told);
-        }
+        RefReceive& receive = receives_[i];
+        if (receive.kind == RefKind::kMany)
+            std::ranges::stable_sort(receive.matches, {}, place_of);
+        for (const RefMatch& match : receive.matches)
+            pair_match(i, match);
     }
 }
 
-/// Messages with the same envelope are received in the order of their sending by receives in the
-/// order of their posting: rules (1) and (3).
+void Reference::pair_match(std::size_t receive, const RefMatch& match) {
+    const RefReceive& by = receives_[receive];
+    const bool is_peek = by.kind == RefKind::kPeek;
+    if (!by.matches_envelope(match.envelope))
+        wrong("receive " + std::to_string(receive) +
+              " does not match what it got: " + text(match.envelope));
+    if (match.message == kNone) {
+        if (!is_peek)
+            ++unknown_[class_of(match.envelope)];
+        return;
+    }
+    if (messages_[match.message].envelope != match.envelope)
+        wrong("receive " + std::to_string(receive) + " was told another envelope than that of " +
+              name(match.message) + ": " + text(match.envelope));
+    if (is_peek && is_of_one_)
+        return;  // pair_peek() finds which it had to be
+    Arrival& arrival = arrivals_[match.message];
+    arrival.is_known = true;
+    arrival.before = std::min(arrival.before, match.told);
+    if (is_peek)
+        return;
+    if (arrival.receive != kNone)
+        wrong(name(match.message) + " was received twice");
+    arrival.receive = receive;
+}
+
+/// Senders were told nothing that disagrees with what was received.
+void Reference::check_senders() {
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+        if (arrivals_[i].receive == kNone)
+            continue;
+        if (messages_[i].is_cancelled)
+            wrong(name(i) + " was received, and its sender was told that it was cancelled");
+        if (messages_[i].matched <= posted_of(i))
+            wrong(name(i) + " was said to be matched before its receive was called");
+    }
+}
+
+/// As many messages that only their envelope tells were received as were sent.
+void Reference::count_unknown() {
+    std::map<Class, std::size_t> missing, possible;
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+        const RefMessage& message = messages_[i];
+        if (arrivals_[i].receive != kNone || message.is_cancelled)
+            continue;
+        const Class of = class_of(message.envelope);
+        ++possible[of];
+        if (!message.is_excused && ++missing[of] > 0 && !unknown_.contains(of))
+            wrong(name(i) + " was never received");
+    }
+    for (const auto& [envelope, count] : unknown_) {
+        if (missing[envelope] > count)
+            wrong("messages were lost, tag " + std::to_string(std::get<1>(envelope)));
+        if (possible[envelope] < count)
+            wrong("more was received than was sent, tag " + std::to_string(std::get<1>(envelope)));
+    }
+}
+
+/// With one thread, messages with the same envelope are received in the order of their sending by
+/// receives in the order of their posting. Where some may have been lost, nobody knows which.
 void Reference::pair_unknown() {
-    const auto key = [](const RefEnvelope& of) {
-        return std::tuple{of.sender, of.tag, of.imm, of.length};
-    };
-    std::map<decltype(key({})), std::vector<std::size_t>> unpaired;
-    std::set<unsigned> excused;  // who may have lost some: nobody knows which
+    std::map<Class, std::vector<std::size_t>> unpaired;
+    std::set<unsigned> excused;
     for (std::size_t i = messages_.size(); i-- > 0;)
         if (messages_[i].is_excused)
             excused.insert(messages_[i].envelope.sender);
         else if (arrivals_[i].receive == kNone && !messages_[i].is_cancelled)
-            unpaired[key(messages_[i].envelope)].push_back(i);
+            unpaired[class_of(messages_[i].envelope)].push_back(i);
     for (std::size_t i = 0; i < receives_.size(); ++i) {
         for (RefMatch& match : receives_[i].matches) {
             if (receives_[i].kind == RefKind::kPeek || match.message != kNone ||
                 excused.contains(match.envelope.sender))
                 continue;
-            auto& candidates = unpaired[key(match.envelope)];
-            if (candidates.empty()) {
-                wrong("receive " + std::to_string(i) +
-                      " got what nobody sent: " + text(match.envelope));
-                continue;
-            }
-            match.message = candidates.back();
+            auto& candidates = unpaired[class_of(match.envelope)];
+            match.message = candidates.back();  // there is one: count_unknown()
             candidates.pop_back();
-            arrivals_[match.message].receive = i;
-            arrivals_[match.message].is_known = true;
-            arrivals_[match.message].before = std::min(arrivals_[match.message].before, match.told);
+            pair_match(i, match);
         }
     }
 }
 
-/// A peek found the first of a sender's messages with that tag that no earlier receive got.
+/// With one thread, a peek found the first of a sender's messages with that tag that no earlier
+/// receive got.
 void Reference::pair_peeks() {
     for (RefReceive& peek : receives_)
         if (peek.kind == RefKind::kPeek && !peek.matches.empty())
@@ -124,23 +154,20 @@ void Reference::pair_peeks() {
 }
 
 void Reference::pair_peek(const RefReceive& peek, RefMatch& found) {
-    const std::size_t told = found.message;
-    found.message = kNone;
+    const std::size_t told = std::exchange(found.message, kNone);
     for (std::size_t i = 0; i < messages_.size(); ++i) {
-        const RefEnvelope& envelope = messages_[i].envelope;
+        const RefMessage& message = messages_[i];
+        const RefEnvelope& envelope = message.envelope;
         if (envelope.sender != found.envelope.sender || envelope.tag != found.envelope.tag)
             continue;
-        const RefMessage& message = messages_[i];
-        if ((message.is_cancelled && message.cancelled > peek.posted) || message.is_excused)
+        if ((message.is_cancelled && message.cancelled > peek.call.begin) || message.is_excused)
             return;  // it may have been this one, which is gone
-        if (message.is_old && peek.source != kAnybody)
-            return;
-        if (message.is_cancelled || posted_of(i) < peek.posted)
+        if (message.is_cancelled || posted_of(i) < peek.call.begin)
             continue;
         if (envelope != found.envelope || (told != kNone && told != i))
             return wrong(name(i) + " should have been found by a peek that told another");
         found.message = i;
-        arrivals_[i].before = std::min(arrivals_[i].before, peek.posted);
+        arrivals_[i].before = std::min(arrivals_[i].before, peek.call.begin);
         return;
     }
     wrong("a peek found what was not there: " + text(found.envelope));
@@ -148,50 +175,57 @@ void Reference::pair_peek(const RefReceive& peek, RefMatch& found) {
 
 Tick Reference::posted_of(std::size_t message) const {
     const std::size_t receive = arrivals_[message].receive;
-    return receive == kNone ? kNever : receives_[receive].posted;
+    return receive == kNone ? kNever : receives_[receive].call.begin;
 }
 
 // ---- Which arrived before which
 
 void Reference::order_senders() {
-    std::map<unsigned, std::size_t> last;
-    std::map<unsigned, Tick> matched;  // of those that tell their match
-    for (std::size_t i = 0; i < messages_.size(); ++i) {
-        if (arrivals_[i].receive == kNone)
+    for (std::size_t first = 0; first < messages_.size(); ++first) {
+        const RefMessage& one = messages_[first];
+        if (!arrivals_[first].is_known)
             continue;
-        const unsigned sender = messages_[i].envelope.sender;
-        if (messages_[i].is_fenced)
-            arrivals_[i].after = std::max(arrivals_[i].after, matched[sender]);
-        if (messages_[i].tells_match && !messages_[i].is_excused)
-            matched[sender] = std::max(matched[sender], posted_of(i));
-        if (const auto found = last.find(sender); found != last.end())
-            arrivals_.precede(found->second, i);
-        last[sender] = i;
+        const bool has_match = one.tells_match && arrivals_[first].receive != kNone;
+        for (std::size_t second = 0; second < messages_.size(); ++second) {
+            const RefMessage& other = messages_[second];
+            if (!arrivals_[second].is_known || one.envelope.sender != other.envelope.sender ||
+                one.way != other.way || !one.call.is_before(other.call))
+                continue;
+            const bool is_whole = !one.is_excused && !other.is_excused;
+            if (one.connection != other.connection && !is_whole)
+                continue;
+            arrivals_.precede(first, second);
+            if (other.is_fenced && has_match && !one.is_excused)
+                arrivals_[second].after = std::max(arrivals_[second].after, posted_of(first));
+        }
     }
 }
 
 void Reference::order_receives() {
     for (const RefReceive& receive : receives_) {
-        for (std::size_t k = 1; receive.kind == RefKind::kMany && k < receive.matches.size(); ++k)
-            arrivals_.precede(receive.matches[k - 1].message, receive.matches[k].message);
+        const std::vector<RefMatch>& matches = receive.matches;
+        for (std::size_t k = 1; receive.kind == RefKind::kMany && k < matches.size(); ++k)
+            if (is_of_one_ || place_of(matches[k - 1]) != place_of(matches[k]))
+                arrivals_.precede(matches[k - 1].message, matches[k].message);
         order_against(receive);
     }
 }
 
-/// The order that `earlier` imposes on messages that receives posted after it got.
+/// The order that `earlier` imposes on messages that receives behind it got.
 void Reference::order_against(const RefReceive& earlier) {
     const bool is_until_withdrawn = earlier.matches.empty() || earlier.kind == RefKind::kStream ||
                                     (earlier.kind == RefKind::kMany && earlier.withdrawn != kNever);
-    const bool is_known = is_until_withdrawn || earlier.matches.back().message != kNone;
-    if (earlier.is_excused || !is_known)
+    // With one thread, every receive that got nothing was withdrawn.
+    const bool says_nothing = is_until_withdrawn ? !is_of_one_ && earlier.withdrawn == kNever
+                                                 : earlier.matches.back().message == kNone;
+    if (earlier.is_excused || says_nothing)
         return;
     for (std::size_t i = 0; i < messages_.size(); ++i) {
         const std::size_t receive = arrivals_[i].receive;
-        if (receive == kNone || receives_[receive].posted <= earlier.posted ||
+        if (receive == kNone || !earlier.call.is_before(receives_[receive].call) ||
             !earlier.matches_envelope(messages_[i].envelope))
             continue;
-        const bool is_hidden = messages_[i].is_old || messages_[i].is_excused;
-        if (is_hidden && earlier.source != kAnybody)
+        if (messages_[i].is_excused && earlier.source != kAnybody)
             continue;
         if (is_until_withdrawn)
             arrivals_[i].after = std::max(arrivals_[i].after, earlier.withdrawn);
@@ -208,7 +242,9 @@ std::string Reference::text(const RefEnvelope& envelope) {
 }
 
 std::string Reference::name(std::size_t message) const {
-    return "message " + std::to_string(message) + " (" + text(messages_[message].envelope) + ")";
+    const Span& call = messages_[message].call;
+    return "message " + std::to_string(message) + " (" + text(messages_[message].envelope) +
+           ", called " + std::to_string(call.begin) + " to " + std::to_string(call.end) + ")";
 }
 
 void Reference::wrong(const std::string& what) {

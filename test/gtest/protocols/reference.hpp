@@ -2,32 +2,44 @@
 // A naive reference of matching: one name space of one receiving worker.
 //
 // The order in which messages of different senders arrive is not specified, so the reference does
-// not predict what a receive gets. The program records what it did and what it was told, each at a
-// tick of one clock, and check() asks afterwards: is there any order of arrival by which the rules
-// give exactly this? With x < y for "x arrived before y", the rules say of message m, which went to
-// receive r:
+// not predict what a receive gets. The program records what it called and what it was told, each at
+// ticks of one clock, and check() asks afterwards: is there an order of all calls and arrivals,
+// each call at a moment of its span, by which the rules give exactly this? A call a comes before a
+// call b only if a ended before b began. With m < n for "m arrived before n" it demands of message
+// m, which went to receive r:
 //
-//   (1) messages of one sender arrive in the order in which they were sent;
-//   (2) m arrives after it was sent, and before anything was told that shows it;
-//   (3) a receive q that was posted before r and matches m got another message n, and n < m: had m
-//       come first, q would have taken it, whether m found q waiting or q found m;
-//   (4) or q was withdrawn at a tick, got nothing, and m arrived after that;
+//   (1) messages of one connection and way, the call of one before that of the other, arrive in
+//       this order;
+//   (2) m arrives after its call began, and before anything was told that shows it: a receive, a
+//       peek, the end of a flush behind it; a sender that was told of the match knows that the call
+//       of r had begun;
+//   (3) of a receive q before r that matches m and got n: n < m. Had m come first, q would have
+//       taken it, whether m found q waiting or q found m;
+//   (4) of a receive q before r that matches m, was withdrawn and got nothing: m arrived after the
+//       withdrawal began;
 //   (5) a receive of many messages is (3) when it is full, by the last of them, else (4); its
 //       messages arrived in the order of its buffer. One whose messages are shown one by one
 //       (a stream) is (4), and they are told in any order;
 //   (6) a peek is a receive that is withdrawn at once; one that found n without taking it says
-//       n < m of each m that it matches and that a later receive got;
-//   (7) a message after a fence arrives after the match of what waits for its match before it;
-//   (8) a message of a connection that may have gone since need not be seen by a receive that names
-//       its source.
+//       n < m of each m that it matches and that a receive behind the peek got;
+//   (7) a message behind a fence arrives after the begin of the receives of those messages that end
+//       with their match, and whose calls ended before its own;
+//   (8) each message is received once; one that its sender was told to be cancelled, by nobody; one
+//       of a connection that was broken, at most once, and a receive that names its source need not
+//       see it.
 //
-// These are all there is: an order that keeps them yields the pairing. So it is consistent exactly
-// if the graph of `<` has no cycle and no window of ticks is empty.
+// A cycle of `<`, or a message that had to arrive after it was seen, is a violation.
+//
+// With one thread the order of the calls is known: each is a moment, and they are added in their
+// order. Then messages that only their envelope tells are told apart by (1) and (3), and a peek
+// found the first message that was there. With several threads such messages are counted.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "protocols/arrivals.hpp"
@@ -35,6 +47,13 @@
 namespace tagwire::test {
 
 inline constexpr unsigned kAnybody = ~0U;
+
+/// The begin and the end of a call.
+struct Span {
+    Tick begin = 0;
+    Tick end = kNever;
+    bool is_before(const Span& later) const { return end < later.begin; }
+};
 
 /// The envelope of a message, as reported to its receiver.
 struct RefEnvelope {
@@ -47,26 +66,27 @@ struct RefEnvelope {
 
 struct RefMessage {
     RefEnvelope envelope;
-    Tick sent = 0;
-    Tick taken = kNever;    // by then it had arrived: a flush ended, a receive
-    Tick matched = kNever;  // by then it had been matched: the sender was told
-    bool is_fenced = false;
-    bool tells_match = false;   // it ends for the sender when it was matched, or later
+    std::uint64_t connection = 0;  // messages of one keep their order
+    std::uint64_t way = 0;         // ... if they left by the same one
+    Span call;
+    Tick taken = kNever;        // by then it had arrived: a flush behind it has ended
+    Tick matched = kNever;      // by then it had been matched: the sender was told
+    bool is_fenced = false;     // it waits for all before it
+    bool tells_match = false;   // it ends with its match, or later
     bool is_cancelled = false;  // the sender was told that nobody got it
-    Tick cancelled = kNever;
-    bool has_asked_back = false;  // the sender asked to cancel it
-    bool is_excused = false;      // an end of it died, or gave up: it may be lost
-    bool is_old = false;          // an end of it has closed its endpoint since
+    Tick cancelled = kNever;    // ... at this tick
+    bool is_excused = false;    // its connection was broken: it may be lost
 };
 
 /// One message that a receive got, or that a peek found.
 struct RefMatch {
     RefEnvelope envelope;
-    std::size_t message = kNone;  // kNone: its bytes do not tell; check() finds one
+    std::size_t message = kNone;  // kNone: its bytes do not tell
     Tick told = kNever;
     std::size_t offset = 0;  // in the buffer of a receive of many
 };
 
+/// kPeek: one that only looks; one that takes its message is kOne.
 enum class RefKind { kOne, kMany, kStream, kPeek };
 
 struct RefReceive {
@@ -74,9 +94,9 @@ struct RefReceive {
     std::uint64_t tag = 0;
     std::uint64_t mask = ~std::uint64_t{0};
     unsigned source = kAnybody;
-    Tick posted = 0;
-    Tick withdrawn = kNever;
-    bool is_excused = false;  // it ended because somebody died
+    Span call;
+    Tick withdrawn = kNever;  // a withdrawal began
+    bool is_excused = false;  // it says nothing of others: a connection was broken
     std::vector<RefMatch> matches{};
 
     bool matches_envelope(const RefEnvelope& envelope) const {
@@ -87,19 +107,28 @@ struct RefReceive {
 
 class Reference {
   public:
+    enum class Calls { kOfOneThread, kOfThreads };
+    explicit Reference(Calls calls) : is_of_one_(calls == Calls::kOfOneThread) {}
+
     std::size_t add(const RefMessage& message);
     std::size_t add(const RefReceive& receive);
     RefMessage& message(std::size_t i) { return messages_[i]; }
     RefReceive& receive(std::size_t i) { return receives_[i]; }
-    std::vector<RefMessage>& messages() { return messages_; }
-    std::vector<RefReceive>& receives() { return receives_; }
 
     /// Empty: everything is as it may be. Else what is not.
     std::string check();
 
   private:
-    void sort_matches();
+    /// Messages that only their envelope tells.
+    using Class = std::tuple<unsigned, std::uint64_t, std::uint64_t, std::uint64_t>;
+
+    static Class class_of(const RefEnvelope& envelope) {
+        return {envelope.sender, envelope.tag, envelope.imm, envelope.length};
+    }
     void pair();
+    void pair_match(std::size_t receive, const RefMatch& match);
+    void check_senders();
+    void count_unknown();
     void pair_unknown();
     void pair_peeks();
     void pair_peek(const RefReceive& peek, RefMatch& found);
@@ -111,9 +140,11 @@ class Reference {
     std::string name(std::size_t message) const;
     void wrong(const std::string& what);
 
-    std::vector<RefMessage> messages_;  // in the order of their sending
-    std::vector<RefReceive> receives_;  // in the order of their posting
-    Arrivals arrivals_;                 // of messages_
+    const bool is_of_one_;
+    std::vector<RefMessage> messages_;
+    std::vector<RefReceive> receives_;
+    Arrivals arrivals_;  // of messages_
+    std::map<Class, std::size_t> unknown_;
     std::string wrong_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "protocols/traffic.hpp"
@@ -12,215 +11,273 @@ namespace tagwire::test {
 
 namespace {
 
-/// Also of no bytes, which memcmp() is not for.
-bool is_at(const void* at, const Bytes& bytes) {
-    return std::equal(bytes.begin(), bytes.end(), static_cast<const std::byte*>(at));
-}
+constexpr std::size_t kTrafficInjectedAmMax = 3000;
+constexpr std::uint32_t kTrafficLevels =
+    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
 
 }  // namespace
 
-void TrafficAm::open() {
+void TrafficAm::open(TrafficWorker& worker) {
     inboxes_.emplace_back();
-    TrafficNode& node = *traffic_.nodes_.back();
-    EXPECT_EQ(tw_am_register(node.worker.get(), kId, on_message, &node), TW_OK);
-}
-
-std::vector<TrafficAm::Record>& TrafficAm::sent(unsigned from, unsigned to) {
-    Inbox& inbox = inboxes_[to];
-    while (inbox.from.size() <= from) {
-        inbox.from.emplace_back();
-        inbox.next.push_back({});
+    while (sent_.size() < traffic_.threads_.size()) {
+        sent_.emplace_back(traffic_.ops_max());
+        count_.emplace_back(0);
     }
-    return inbox.from[from];
+    EXPECT_EQ(tw_am_register(worker.worker.get(), kId, on_message, &worker), TW_OK);
 }
 
-/// The sender, the number among its messages to this receiver, and a pattern.
-Bytes TrafficAm::header(unsigned from, std::size_t number, std::size_t length) {
-    Bytes bytes = pattern(length, number);
-    const auto name = std::uint64_t{from} << 32 | number;
-    std::memcpy(bytes.data(), &name, sizeof name);
+void TrafficAm::act(TrafficThread& self, unsigned worker) {
+    if (traffic_.chance(self, 3))
+        take(self, worker);
+    else
+        send(self, worker);
+}
+
+/// The label, and a pattern.
+Bytes TrafficAm::header(const TrafficOp& sent) {
+    Bytes bytes = pattern(sent.header_length, sent.number);
+    const Label label{sent.owner->number, sent.number};
+    std::memcpy(bytes.data(), &label, sizeof label);
     return bytes;
 }
 
-void TrafficAm::send(TrafficNode& node) {
-    const auto peer = static_cast<unsigned>(traffic_.pick(traffic_.nodes_.size()));
-    const tw_ep_h ep = traffic_.ep_to(node, peer);
-    if (ep == nullptr || !traffic_.nodes_[peer]->is_alive())
+/// `number`: among those of its thread.
+void TrafficAm::send(TrafficThread& self, unsigned worker) {
+    const auto to = static_cast<unsigned>(traffic_.pick(self, traffic_.workers_.size()));
+    const std::size_t number = count_[self.number].load(std::memory_order_relaxed);
+    if (number == traffic_.ops_max())
         return;
-    TrafficOp& op = traffic_.new_op(node, TrafficOp::Kind::kAm);
-    op.peer = peer;
-    op.length = traffic_.pick_length();
-    constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
-                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
-    constexpr std::uint32_t kLevels =
-        TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
-    if (traffic_.chance(3))
-        op.flags |= kEnds[traffic_.pick(std::size(kEnds))];
-    if (traffic_.chance(16))
-        op.flags |= TW_OP_FENCE;
-    if (traffic_.chance(5) && op.length <= 3000)
-        op.flags |= TW_OP_INJECT;
-    traffic_.draw_report(op);
-    std::vector<Record>& records = sent(node.index, peer);
-    op.record = records.size();
-    // Without a draw, so that seeds stay what they were.
-    const bool is_urgent = op.record % 4 == 3 && op.length <= TW_AM_URGENT_MAX - TW_AM_HEADER_MAX &&
-                           (op.flags & kLevels) == 0;
-    if (is_urgent)
+    const std::shared_lock use = traffic_.use_ep(worker, to);
+    if (!use)
+        return;
+    TrafficOp& op = traffic_.new_op(self, TrafficOp::Kind::kAm, worker);
+    op.peer = to;
+    op.ep = traffic_.way(worker, to).ep;
+    op.number = static_cast<std::uint32_t>(number);
+    op.length = traffic_.pick_length(self);
+    op.header_length =
+        sizeof(Label) +
+        (traffic_.chance(self, 2) ? 0 : traffic_.pick(self, TW_AM_HEADER_MAX - sizeof(Label) + 1));
+    traffic_.draw_report(self, op);
+    traffic_.draw_end(self, op, kTrafficInjectedAmMax);
+    if (!op.has(kTrafficLevels) && op.length <= TW_AM_URGENT_MAX - TW_AM_HEADER_MAX &&
+        traffic_.chance(self, 4))
         op.flags |= TW_OP_URGENT;
-    const std::size_t header_length = traffic_.chance(2) ? 8 : 8 + traffic_.pick(249);
-    records.push_back({op.length, header_length, is_urgent, false, false});
-    const Bytes head = header(node.index, op.record, header_length);
-    op.bytes = pattern(op.length, op.record);
-    traffic_.draw_list(op);
-    const tw_status_t status = traffic_.post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        return op.list.empty() ? tw_am_send(ep, kId, head.data(), head.size(), op.bytes.data(),
-                                            op.length, what, request_p)
-                               : tw_am_sendv(ep, kId, head.data(), head.size(), op.list.data(),
-                                             op.list.size(), what, request_p);
+    const bool is_injected = op.has(TW_OP_INJECT);
+    Bytes data = pattern(op.length, op.number);
+    traffic_.draw_list(self, op, data);
+    if (!is_injected)
+        op.bytes = std::move(data);
+    Bytes& stays = is_injected ? data : op.bytes;
+    const Bytes head = header(op);
+    // SYNC traffic_am_drawn: pairs with the acquire in find(): what is to be sent.
+    sent_[self.number][number].store(&op, std::memory_order_release);
+    count_[self.number].store(number + 1, std::memory_order_relaxed);
+    const tw_ep_h ep = op.ep->handle;
+    traffic_.post(self, op, [&](const tw_op_t* how, tw_request_h* request_p) {
+        const tw_status_t status =
+            op.list.empty() ? tw_am_send(ep, kId, head.data(), head.size(), stays.data(), op.length,
+                                         how, request_p)
+                            : tw_am_sendv(ep, kId, head.data(), head.size(), op.list.data(),
+                                          op.list.size(), how, request_p);
+        if (is_injected)
+            std::ranges::fill(stays, std::byte{0xdd});
+        return status;
     });
-    if (status == TW_ERR_NO_RESOURCE)
-        sent(node.index, peer)[op.record].is_excused = true;
-    else if ((op.flags & TW_OP_INJECT) != 0)
-        std::ranges::fill(op.bytes, std::byte{0xdd});
 }
 
-void TrafficAm::give_up(const TrafficOp& op) {
-    sent(op.node->index, op.peer)[op.record].is_excused = true;
+void TrafficAm::end(TrafficOp& op, const tw_completion_t& done) {
+    if (done.tag != kId || done.message_length != op.length)
+        traffic_.wrong("an active message ends as another one", &op);
 }
 
-void TrafficAm::end_send(TrafficOp& op, const tw_completion_t& done) {
-    EXPECT_EQ(done.flags, unsigned{TW_DONE_SEND | TW_DONE_AM});
-    EXPECT_EQ(done.tag, kId);
-    if (!traffic_.may_be_read_still(op))
-        std::ranges::fill(op.bytes, std::byte{0xdd});
-    if (done.status == TW_OK)
-        return;
-    EXPECT_TRUE(traffic_.is_broken(op) || op.cancelled != kNever) << tw_status_string(done.status);
-    give_up(op);
-}
+// ---- In the handler
 
 void TrafficAm::on_message(void* arg, tw_am_t* am) {
-    auto& node = *static_cast<TrafficNode*>(arg);
-    node.traffic->ams_.take(node, *am);
+    const TrafficWorker& at = *static_cast<TrafficWorker*>(arg);
+    Traffic& traffic = *at.traffic;
+    traffic.am_.handle(Traffic::t_self == nullptr ? traffic.main_ : *Traffic::t_self, at.index,
+                       *am);
 }
 
-void TrafficAm::take(TrafficNode& node, tw_am_t& am) {
-    std::uint64_t name = 0;
-    ASSERT_GE(am.header_length, sizeof name);
-    std::memcpy(&name, am.header, sizeof name);
-    const auto from = static_cast<unsigned>(name >> 32);
-    const std::size_t number = name & UINT32_MAX;
-    ASSERT_LT(from, traffic_.nodes_.size());
-    EXPECT_EQ(am.source, traffic_.nodes_[from]->id);
-    std::vector<Record>& records = sent(from, node.index);
-    ASSERT_LT(number, records.size());
-    Record& record = records[number];
-    EXPECT_FALSE(std::exchange(record.is_handled, true)) << "it was handled twice";
-    std::size_t& next = inboxes_[node.index].next[from][record.is_urgent ? 1 : 0];
-    EXPECT_GE(number, next) << "it was overtaken";
-    next = number + 1;
-    EXPECT_EQ(am.length, record.length);
-    const Bytes head = header(from, number, record.header_length);
-    ASSERT_EQ(am.header_length, head.size());
-    EXPECT_EQ(std::memcmp(am.header, head.data(), head.size()), 0);
-    const bool is_rndv = (am.flags & TW_AM_RNDV) != 0;
-    EXPECT_EQ(is_rndv, am.data == nullptr);
-    EXPECT_FALSE(is_rndv && record.is_urgent);
-    if (!is_rndv) {
-        EXPECT_TRUE(is_at(am.data, pattern(record.length, number)));
+TrafficOp* TrafficAm::find(const tw_am_t& am) {
+    Label label{};
+    if (am.header_length >= sizeof label)
+        std::memcpy(&label, am.header, sizeof label);
+    if (am.header_length >= sizeof label && am.id == kId && label.thread < sent_.size() &&
+        label.number < traffic_.ops_max()) {
+        // SYNC traffic_am_drawn: pairs with the release in send().
+        if (auto* const op = sent_[label.thread][label.number].load(std::memory_order_acquire))
+            return op;
     }
-    tw_message_h message = am.message;
-    if (is_rndv ? traffic_.chance(4) : !traffic_.chance(6))
-        return;  // used, or dropped
-    if (record.is_urgent)
-        return;  // nothing would pause the sender
-    if (is_rndv && traffic_.chance(2) && receive(node, {message, nullptr, from, number}))
-        return;
-    const tw_status_t status = tw_am_keep(&am, &message);
-    EXPECT_TRUE(status == TW_OK || Traffic::is_for_lack_of_memory(status));
-    if (status == TW_OK)
-        inboxes_[node.index].kept.push_back(
-            {message, static_cast<const std::byte*>(am.data), from, number});
+    traffic_.wrong("an active message that nobody has sent");
+    return nullptr;
 }
 
-/// False: not now.
-bool TrafficAm::receive(TrafficNode& node, const Kept& kept) {
-    const std::size_t length = sent(kept.from, node.index)[kept.record].length;
-    TrafficOp& op = traffic_.new_op(node, TrafficOp::Kind::kAmReceive);
-    op.peer = kept.from;
-    op.record = kept.record;
-    op.length = length;
-    op.bytes.assign(length + Traffic::kGuardBytes, std::byte{0xee});
-    traffic_.draw_report(op);
-    traffic_.draw_list(op);
+void TrafficAm::check_order(unsigned worker, const TrafficOp& sent) {
+    const auto [last, is_first] = inboxes_[worker].last.try_emplace(
+        {sent.owner->number, sent.worker, sent.has(TW_OP_URGENT)});
+    const bool is_of_it = traffic_.is_alone() || last->second.ep == sent.ep;
+    if (!is_first && is_of_it && last->second.number >= sent.number)
+        traffic_.wrong("an active message comes behind a later one", &sent);
+    last->second = {sent.ep, sent.number};
+}
+
+bool TrafficAm::is_its_data(const TrafficOp& sent, const void* data) {
+    const Bytes wanted = pattern(sent.length, sent.number);
+    return std::equal(wanted.begin(), wanted.end(), static_cast<const std::byte*>(data));
+}
+
+void TrafficAm::handle(TrafficThread& self, unsigned worker, tw_am_t& am) {
+    TrafficOp* const found = find(am);
+    if (found == nullptr)
+        return;
+    TrafficOp& sent = *found;
+    const bool is_here = (am.flags & TW_AM_RNDV) == 0, is_urgent = sent.has(TW_OP_URGENT);
+    if (sent.received.fetch_add(1, std::memory_order_relaxed) > 0)
+        traffic_.wrong("an active message comes twice", &sent);
+    const Bytes head = header(sent);
+    if (am.source != traffic_.workers_[sent.worker].id || sent.peer != worker ||
+        am.length != sent.length || am.header_length != head.size() ||
+        std::memcmp(am.header, head.data(), head.size()) != 0 || is_here != (am.data != nullptr) ||
+        (is_urgent && !is_here))
+        return traffic_.wrong("an active message is not what was sent", &sent);
+    if (is_here && !is_its_data(sent, am.data))
+        traffic_.wrong("an active message has other bytes than were sent", &sent);
+    check_order(worker, sent);
+    // Used or dropped; of an urgent one that is kept nothing would pause the sender.
+    if (is_urgent || traffic_.chance(self, is_here ? 2 : 4))
+        return;
+    if (!is_here && traffic_.chance(self, 2) && receive(self, worker, am.message, sent))
+        return;
+    // Its endpoint may fail while the handler runs.
+    const bool may_fail = traffic_.options_.has_breaks || traffic_.options_.has_death;
+    tw_message_h message = nullptr;
+    const tw_status_t status = tw_am_keep(&am, &message);
+    if (status == TW_ERR_INVALID_PARAM ||
+        (status != TW_OK && !may_fail && !Traffic::is_for_lack_of_memory(status)))
+        traffic_.wrong(std::string("an active message is not kept: ") + tw_status_string(status),
+                       &sent);
+    if (status == TW_OK)
+        keep(worker, {message, is_here ? am.data : nullptr, &sent});
+}
+
+// ---- Receives
+
+bool TrafficAm::receive(TrafficThread& self, unsigned worker, tw_message_h message,
+                        TrafficOp& sent) {
+    TrafficOp& op = traffic_.new_op(self, TrafficOp::Kind::kAmReceive, worker);
+    op.peer = sent.worker;
+    op.sent = &sent;
+    op.number = sent.number;
+    op.length = sent.length;
+    op.bytes.assign(op.length + Traffic::kGuardBytes, Traffic::kEmpty);
+    traffic_.draw_report(self, op);
+    traffic_.draw_list(self, op, op.bytes);
     tw_status_t answer = TW_OK;
-    traffic_.post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        answer = op.list.empty() ? tw_am_recv(node.worker.get(), kept.message, op.bytes.data(),
-                                              length, what, request_p)
-                                 : tw_am_recvv(node.worker.get(), kept.message, op.list.data(),
-                                               op.list.size(), what, request_p);
-        return answer;
+    const tw_worker_h handle = traffic_.workers_[worker].worker.get();
+    traffic_.post(self, op, [&](const tw_op_t* how, tw_request_h* request_p) {
+        return answer = op.list.empty() ? tw_am_recv(handle, message, op.bytes.data(), op.length,
+                                                     how, request_p)
+                                        : tw_am_recvv(handle, message, op.list.data(),
+                                                      op.list.size(), how, request_p);
     });
     // Otherwise it is the library's, if only because its sender has gone.
     return answer != TW_ERR_NO_RESOURCE && answer != TW_ERR_NO_MEMORY;
 }
 
 void TrafficAm::end_receive(TrafficOp& op, const tw_completion_t& done) {
-    EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_AM});
-    EXPECT_EQ(done.tag, kId);
-    if (done.status != TW_OK) {
-        const Record& record = sent(op.peer, op.node->index)[op.record];
-        EXPECT_TRUE(record.is_excused || traffic_.is_broken(op)) << tw_status_string(done.status);
+    if (done.tag != kId)
+        traffic_.wrong("a receive of an active message ends as another one", &op);
+    if (done.status != TW_OK)
+        return;
+    if (done.length != op.length || !is_its_data(*op.sent, op.bytes.data()))
+        traffic_.wrong("the data of an active message has other bytes than were sent", op.sent);
+    if (std::any_of(op.bytes.begin() + static_cast<std::ptrdiff_t>(op.length), op.bytes.end(),
+                    [](std::byte byte) { return byte != Traffic::kEmpty; }))
+        traffic_.wrong("an active message was written behind its buffer", &op);
+}
+
+void TrafficAm::keep(unsigned worker, const Kept& kept) {
+    const std::lock_guard guard(inboxes_[worker].guard);
+    inboxes_[worker].kept.push_back(kept);
+}
+
+/// The oldest that this worker has kept. A callback may do this, too.
+void TrafficAm::take(TrafficThread& self, unsigned worker) {
+    Kept kept;
+    {
+        const std::lock_guard guard(inboxes_[worker].guard);
+        if (inboxes_[worker].kept.empty())
+            return;
+        kept = inboxes_[worker].kept.front();
+        inboxes_[worker].kept.pop_front();
+    }
+    if (kept.data != nullptr && !is_its_data(*kept.sent, kept.data))
+        traffic_.wrong("an active message that was kept has changed", kept.sent);
+    if (!traffic_.chance(self, 4)) {
+        if (!receive(self, worker, kept.message, *kept.sent))
+            keep(worker, kept);
         return;
     }
-    EXPECT_EQ(done.length, op.length);
-    EXPECT_TRUE(is_at(op.bytes.data(), pattern(op.length, op.record)));
-    EXPECT_EQ(op.bytes[op.length], std::byte{0xee}) << "more was written";
+    const tw_status_t status = tw_am_release(traffic_.workers_[worker].worker.get(), kept.message);
+    if (status != TW_OK && !Traffic::is_for_lack_of_memory(status))
+        traffic_.wrong("an active message is not released", kept.sent);
+    if (status != TW_OK)
+        keep(worker, kept);
 }
 
-bool TrafficAm::use_kept(TrafficNode& node) {
-    std::vector<Kept>& all = inboxes_[node.index].kept;
-    if (all.empty())
-        return false;
-    const std::size_t place = traffic_.pick(all.size());
-    const Kept kept = all[place];
-    if (kept.data != nullptr) {
-        const std::size_t length = sent(kept.from, node.index)[kept.record].length;
-        EXPECT_TRUE(is_at(kept.data, pattern(length, kept.record))) << "it did not stay";
-    }
-    // A callback may act, too.
-    all.erase(all.begin() + static_cast<std::ptrdiff_t>(place));
-    if (traffic_.chance(3)) {
-        const tw_status_t status = tw_am_release(node.worker.get(), kept.message);
-        EXPECT_TRUE(status == TW_OK || Traffic::is_for_lack_of_memory(status));
-        if (status != TW_OK)
-            inboxes_[node.index].kept.push_back(kept);
-    } else if (!receive(node, kept)) {
-        inboxes_[node.index].kept.push_back(kept);
-    }
-    return true;
+void TrafficAm::take_all(TrafficThread& self, unsigned worker) {
+    if (inboxes_.empty())
+        return;  // there are no active messages
+    const auto count = [&] {
+        const std::lock_guard guard(inboxes_[worker].guard);
+        return inboxes_[worker].kept.size();
+    };
+    for (std::size_t left = count(); left > 0; --left)
+        take(self, worker);
 }
 
-void TrafficAm::excuse(unsigned a, unsigned b) {
-    for (const auto& [from, to] : {std::pair{a, b}, {b, a}})
-        for (Record& record : sent(from, to))
-            record.is_excused = true;
+void TrafficAm::forget(unsigned worker) {
+    if (inboxes_.empty())
+        return;
+    const std::lock_guard guard(inboxes_[worker].guard);
+    inboxes_[worker].kept.clear();
 }
 
-bool TrafficAm::is_quiet() const {
-    for (std::size_t to = 0; to < inboxes_.size(); ++to) {
-        if (!traffic_.nodes_[to]->is_alive())
-            continue;
-        const Inbox& inbox = inboxes_[to];
-        if (!inbox.kept.empty())
+// ---- The end
+
+/// It has ended well over a connection that is whole.
+bool TrafficAm::must_come(const TrafficOp& op) {
+    return op.is_over() && op.status == TW_OK && !traffic_.is_excused(op);
+}
+
+bool TrafficAm::is_quiet() {
+    for (const unsigned worker : traffic_.living()) {
+        take_all(traffic_.main_, worker);
+        if (worker < inboxes_.size() && !inboxes_[worker].kept.empty())
             return false;
-        for (const std::vector<Record>& records : inbox.from)
-            for (const Record& record : records)
-                if (!record.is_handled && !record.is_excused)
-                    return false;
     }
-    return true;
+    bool is_over = true;
+    traffic_.for_each_op([&](const TrafficOp& op) {
+        const bool is_receive = op.kind == TrafficOp::Kind::kAmReceive;
+        if (is_receive && !op.is_over() && !traffic_.workers_[op.worker].is_dead)
+            is_over = false;
+        if (op.kind == TrafficOp::Kind::kAm && op.received == 0 && must_come(op))
+            is_over = false;
+    });
+    return is_over;
+}
+
+void TrafficAm::check() {
+    traffic_.for_each_op([&](const TrafficOp& op) {
+        if (op.kind != TrafficOp::Kind::kAm)
+            return;
+        if (must_come(op) && op.received != 1)
+            traffic_.wrong("an active message is lost", &op);
+        if (op.is_refused && op.received != 0)
+            traffic_.wrong("an active message comes that was refused", &op);
+    });
 }
 
 }  // namespace tagwire::test

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The end of a run: everything is received, nothing is outstanding, and the reference is asked.
+// The end of a run: everything is received, and nothing is outstanding.
 #include <algorithm>
-#include <sstream>
-#include <string>
-#include <string_view>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <utility>
 
 #include "protocols/traffic.hpp"
 
@@ -11,220 +12,242 @@ namespace tagwire::test {
 
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr auto kTrafficPatience = std::chrono::seconds(300);  // then it hangs
+#else
+constexpr auto kTrafficPatience = std::chrono::seconds(90);
+#endif
 constexpr int kTrafficRoundsMax = 30'000'000;
 constexpr int kTrafficRoundsPerLook = 64;
 constexpr int kTrafficRoundsOfNothing = 300;
 
 }  // namespace
 
-void Traffic::settle() {
-    is_settling_ = true;
-    for (const auto& node : nodes_)
-        node->pause = 0;
-    run_until("everything is received", [&] {
-        for (const auto& node : nodes_)
-            if (node->is_alive())
-                receive_the_rest(*node);
-        forget_ended();
-        return is_everything_received() && ams_.is_quiet();
-    });
-    if (ok())
-        flush_all();
-    cancel_the_rest();
-    run_until("every operation has ended", [&] { return is_all_over(); });
-    if (ok())
-        close_all();
-    for (int round = 0; round < kTrafficRoundsOfNothing && ok(); ++round) {
-        for (const auto& node : nodes_)
-            if (node->is_alive())
-                progress(*node);
-    }
-    forget_ended();
-    if (ok())
-        check_reference();
-    if (ok())
-        memory_.check();
-}
-
-void Traffic::run_until(const char* what, const std::function<bool()>& is_over) {
-    for (int round = 0; ok(); ++round) {
-        if (round % kTrafficRoundsPerLook == 0 && is_over())
-            return;
-        for (const auto& node : nodes_)
-            if (node->is_alive())
-                progress(*node);
-        if (round == kTrafficRoundsMax) {
-            ADD_FAILURE() << "it does not come about that " << what << ": " << missing();
-            return;
+/// A thread that hangs in the library cannot be joined: the program ends.
+void Traffic::wait_for_threads(const char* what, const std::function<bool()>& is_over) {
+    const auto end = std::chrono::steady_clock::now() + kTrafficPatience;
+    while (!is_over() && !has_failed_) {
+        if (std::chrono::steady_clock::now() > end) {
+            std::fprintf(stderr, "seed %llu: it does not come about that %s\n%s%s",
+                         static_cast<unsigned long long>(seed_), what, wrong_.c_str(),
+                         (history() + missing()).c_str());
+            describe_workers();
+            std::abort();
         }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
 
-/// Puts and atomics that have ended are there afterwards.
-void Traffic::flush_all() {
-    std::vector<std::pair<TrafficNode*, unsigned>> left;
-    for (const auto& node : nodes_)
-        for (unsigned peer = 0; peer < nodes_.size() && node->is_alive(); ++peer)
-            left.emplace_back(node.get(), peer);
-    const auto is_done = [&](const std::pair<TrafficNode*, unsigned>& way) {
-        return way.first->eps[way.second] == nullptr ||
-               flush_to(*way.first, way.second) != TW_ERR_NO_RESOURCE;
-    };
-    run_until("all is flushed", [&] {
-        std::erase_if(left, is_done);
-        return left.empty();
-    });
-    const auto is_flushed = [](const auto& op) {
-        return op->kind != Kind::kFlush || op->is_over() || !op->is_open;
-    };
-    run_until("every flush has ended, and every notice has come", [&] {
-        // As in close_all(): a flush waits for the match of a message that was excused, too.
-        for (const auto& node : nodes_)
-            if (node->is_alive() && breaks_ > 0)
-                receive_the_rest(*node);
-        return std::ranges::all_of(ops_, is_flushed) && memory_.is_quiet();
-    });
+void Traffic::describe_workers() {
+    for (const TrafficWorker& worker : workers_) {
+        const auto print = [](void*, const char* key, const char* value) {
+            std::fprintf(stderr, "  %s: %s\n", key, value);
+        };
+        if (worker.worker != nullptr)
+            tw_worker_describe(worker.worker.get(), print, nullptr);
+    }
 }
 
-/// One receive of anything in either name space, and what was claimed.
-void Traffic::receive_the_rest(TrafficNode& node) {
-    claim(node);
-    ams_.use_kept(node);
-    for (const bool is_tagged : {false, true}) {
-        TrafficOp*& rest = node.rest[is_tagged ? 1 : 0];
-        if (rest != nullptr && !rest->is_over())
+// ---- With all threads
+
+/// Until another thread says that all is received. One thread looks itself.
+void Traffic::settle(TrafficThread& self) {
+    if (is_alone()) {
+        return progress_until("everything is received", [&] {
+            for (const unsigned worker : living()) {
+                receive_the_rest(self, worker);
+                am_.take_all(self, worker);
+            }
+            claim_the_rest(self);
+            return is_everything_received();
+        });
+    }
+    while (!may_end_ && !has_failed_) {
+        if (self.mortal) {
+            std::this_thread::yield();
             continue;
-        TrafficOp& op = new_op(node, Kind::kReceive);
+        }
+        for (unsigned worker = 0; worker < options_.workers; ++worker) {
+            if (is_settling_ && worker % options_.threads == self.number % options_.workers)
+                receive_the_rest(self, worker);
+            if (is_settling_)
+                am_.take_all(self, worker);
+            work(self, worker);
+        }
+        if (is_settling_)
+            claim_the_rest(self);
+    }
+    t_self = nullptr;
+}
+
+/// One receive of anything in either name space.
+void Traffic::receive_the_rest(TrafficThread& self, unsigned worker) {
+    for (const bool is_tagged : {false, true}) {
+        const auto is_it = [&](const TrafficOp* op) {
+            return op->worker == worker && op->is_tagged == is_tagged && !op->is_over();
+        };
+        if (std::ranges::any_of(self.rest, is_it))
+            continue;
+        std::erase_if(self.rest, [](const TrafficOp* op) { return op->is_over(); });
+        TrafficOp& op = new_op(self, Kind::kReceive, worker);
         op.is_tagged = is_tagged;
-        draw_report(op);
+        draw_report(self, op);
         op.mask = is_tagged ? 0 : ~std::uint64_t{0};
         op.length = options_.bytes_max;
-        op.record =
-            node.spaces[is_tagged ? 1 : 0].add(RefReceive{.mask = op.mask, .posted = ++clock_});
-        rest = &op;
-        post_receive(op);
+        self.rest.push_back(&op);
+        post_receive(self, op);
     }
 }
 
-/// The sends of the living have ended, and what they sent to the living was matched.
+void Traffic::claim_the_rest(TrafficThread& self) {
+    for (std::size_t left = self.claims.size(); left > 0 && !self.claims.empty(); --left)
+        claim(self, self.claims.front().found->worker);
+    self.has_claims = !self.claims.empty();
+}
+
+/// Sends have ended, and all messages were received. Only while threads begin no more sends. Where
+/// some may be lost all that must come are told by more than their envelope.
 bool Traffic::is_everything_received() {
-    for (const auto& op : ops_) {
-        const bool is_receive = op->kind == Kind::kReceive || op->kind == Kind::kMany;
-        if (op->is_open && !op->is_over() && !is_receive)
+    std::vector<std::uint64_t> missing(ways_.size());
+    for (TrafficThread& thread : threads_) {
+        if (thread.has_claims)
             return false;
-    }
-    for (const auto& node : nodes_) {
-        if (!node->is_alive())
-            continue;
-        if (!node->claimed.empty())
-            return false;
-        for (Reference& space : node->spaces) {
-            std::size_t wanted = 0, got = 0;
-            std::vector<char> has_excused(nodes_.size());  // what says nothing may be any of them
-            for (const RefMessage& message : space.messages()) {
-                wanted += !message.is_cancelled && !message.is_excused;
-                has_excused[message.envelope.sender] |= message.is_excused;
-            }
-            const auto counts = [&](const RefMatch& match) {
-                return match.message == kNone ? has_excused[match.envelope.sender] == 0
-                                              : !space.message(match.message).is_excused;
-            };
-            for (const RefReceive& receive : space.receives())
-                if (receive.kind != RefKind::kPeek)
-                    got += static_cast<std::size_t>(std::ranges::count_if(receive.matches, counts));
-            if (got < wanted)
+        for (std::size_t i = 0; i < thread.sent; ++i) {
+            const TrafficOp& op = thread.sends[i];
+            // SYNC traffic_op_end: pairs with the release in ended().
+            const bool is_over = op.ends.load(std::memory_order_acquire) > 0;
+            if (!is_over && op.report != Report::kNobody && !workers_[op.worker].is_dead)
                 return false;
+            const bool is_lost = is_over && op.status != TW_OK;
+            if (op.received == 0 && !is_lost && !is_excused(op))
+                ++missing[op.worker * workers_max() + op.peer];
         }
     }
+    for (std::size_t i = 0; i < ways_.size(); ++i)
+        if (missing[i] > (ways_[i].broken > 0 ? 0 : ways_[i].unknown.load()))
+            return false;
     return true;
 }
 
-std::string Traffic::text(const TrafficOp& op) {
-    constexpr const char* kNames[] = {
-        "send",  "receive", "receive of many", "peek",
-        "claim", "flush",   "close",           "put",
-        "get",   "atomic",  "active message",  "receive of an active message"};
-    constexpr const char* kReports[] = {"polled", "called back", "tested", "told nobody"};
-    std::ostringstream out;
-    out << kNames[static_cast<int>(op.kind)] << " of worker " << op.node->index << ", peer "
-        << static_cast<int>(op.peer) << ", flags 0x" << std::hex << op.flags << std::dec << ", "
-        << op.length << " bytes, " << kReports[static_cast<int>(op.report)]
-        << (op.cancelled != kNever ? ", cancelled" : "");
-    return out.str();
-}
-
-std::string Traffic::missing() const {
+/// The messages that is_everything_received() waits for, and closes and flushes between the two.
+std::string Traffic::missing() {
     std::string all;
-    for (const auto& op : ops_)
-        if (!op->is_over() && op->is_open)
-            all += "\n  " + text(*op);
-    const auto tell = [](void* arg, const char* key, const char* value) {
-        *static_cast<std::string*>(arg) += std::string(" ") + key + "=" + value;
-    };
-    for (const auto& node : nodes_) {
-        all += "\n  worker " + std::to_string(node->index) + ":";
-        if (node->is_alive()) {
-            EXPECT_EQ(tw_worker_describe(node->worker.get(), tell, &all), TW_OK);
-        }
-    }
+    for_each_op([&](const TrafficOp& op) {
+        if (op.kind != Kind::kSend || op.received > 0 || op.is_refused ||
+            op.status == TW_ERR_CANCELED || is_excused(op))
+            return;
+        all += "missing: " + text(op) + ", broken " +
+               std::to_string(way(op.worker, op.peer).broken) + "\n";
+        for_each_op([&](const TrafficOp& other) {
+            const bool is_between = (other.worker == op.worker && other.peer == op.peer) ||
+                                    (other.worker == op.peer && other.peer == op.worker);
+            const bool is_close = other.kind == Kind::kClose || other.kind == Kind::kFlush;
+            if (is_between && (is_close || other.ep == op.ep))
+                all += "  beside " + text(other) + "\n";
+        });
+    });
     return all;
 }
 
-bool Traffic::is_all_over() const {
-    return std::ranges::all_of(ops_, [](const auto& op) { return op->is_over() || !op->is_open; });
-}
+// ---- With one thread
 
-void Traffic::cancel_the_rest() {
-    ++clock_;
-    for (const auto& op : ops_) {
-        if (!op->is_over() && op->request != nullptr && op->node->is_alive() && ok()) {
-            op->cancelled = std::min(op->cancelled, clock_);
-            EXPECT_EQ(tw_request_cancel(op->request), TW_OK);
+/// `is_over`, which may take long, is not asked after each round.
+void Traffic::progress_until(const char* what, const std::function<bool()>& is_over) {
+    const auto end = std::chrono::steady_clock::now() + kTrafficPatience;
+    for (int round = 0; !has_failed_; ++round) {
+        const bool is_look = round % kTrafficRoundsPerLook == 0;
+        if (is_look && is_over())
+            return;
+        for (const unsigned worker : living()) {
+            work(main_, worker);
+            for (TrafficThread& thread : threads_)
+                if (!thread.mortal)
+                    test(thread, worker);
+        }
+        const bool is_late = is_look && !is_alone() && std::chrono::steady_clock::now() > end;
+        if (is_late || round == kTrafficRoundsMax) {
+            describe_workers();
+            wrong(std::string("it does not come about that ") + what + "\n" + missing());
         }
     }
 }
 
-/// Half of the runs end with closing, the others with destroying.
-void Traffic::close_all() {
-    if (chance(2))
-        return;
-    for (const auto& node : nodes_) {
-        for (unsigned peer = 0; peer < nodes_.size() && node->is_alive(); ++peer) {
-            const tw_ep_h ep = node->eps[peer];
-            if (ep == nullptr || !nodes_[peer]->is_alive())
-                continue;
-            close_gracefully(*node, peer);
-            EXPECT_EQ(node->eps[peer], nullptr) << "an endpoint cannot be closed";
-        }
-    }
-    const auto is_closed = [](const auto& op) { return op->kind != Kind::kClose || op->is_over(); };
-    run_until("every endpoint is closed", [&] {
-        // A message that was excused may be there all the same, and its sender waits for its match.
-        for (const auto& node : nodes_)
-            if (node->is_alive() && breaks_ > 0)
-                receive_the_rest(*node);
-        return std::ranges::all_of(ops_, is_closed);
+/// Endpoints of the living, each until `is_done`, which may be tried again; then until all of these
+/// operations have ended.
+void Traffic::for_each_way(const char* what,
+                           const std::function<bool(unsigned, unsigned)>& is_done) {
+    std::vector<std::pair<unsigned, unsigned>> left;
+    for (const unsigned from : living())
+        for (unsigned to = 0; to < workers_.size(); ++to)
+            left.emplace_back(from, to);
+    progress_until(what, [&] {
+        std::erase_if(left, [&](const auto& each) {
+            return way(each.first, each.second).ep == nullptr || is_done(each.first, each.second);
+        });
+        // A close or a flush waits for the match of messages that ask for it.
+        drop_the_rest();
+        const auto is_over = [](const TrafficOp& op) { return op.is_over(); };
+        return left.empty() && std::ranges::all_of(main_.others, is_over);
     });
-    cancel_the_rest();
-    run_until("every receive is withdrawn", [&] { return is_all_over(); });
 }
 
-void Traffic::check_reference() {
-    for (const auto& node : nodes_) {
-        if (!node->is_alive())
-            continue;
-        EXPECT_EQ(node->spaces[0].check(), "") << "untagged, worker " << node->index;
-        EXPECT_EQ(node->spaces[1].check(), "") << "tagged, worker " << node->index;
-        tw_worker_counter_t counters[64];
-        unsigned count = 64;
-        EXPECT_EQ(tw_worker_counters(node->worker.get(), counters, &count), TW_OK);
-        // The last word of a connection may come after the first of the next.
-        const bool is_clean = !is_anything_broken() && !options_.has_closes;
-        for (unsigned i = 0; i < count && is_clean; ++i)
-            if (std::string_view(counters[i].name) == "garbage") {
-                EXPECT_EQ(counters[i].value, 0U) << "worker " << node->index;
-            }
+/// Receives that have found nothing are left: they end by a cancel.
+void Traffic::cancel_the_rest() {
+    for_each_op([&](TrafficOp& op) {
+        const bool is_receive = op.kind == Kind::kReceive || op.kind == Kind::kMany;
+        if (!is_receive || op.is_over() || op.request == nullptr || workers_[op.worker].is_dead)
+            return;
+        Tick never = kNever;
+        op.cancelled.compare_exchange_strong(never, tick());
+        if (tw_request_cancel(op.request) != TW_OK)
+            wrong("a cancel is refused", &op);
+    });
+}
+
+/// Messages that nobody has received: only broken connections leave such ones. Those that were
+/// found or kept are received.
+void Traffic::drop_the_rest() {
+    claim_the_rest(main_);
+    for (const unsigned worker : living()) {
+        am_.take_all(main_, worker);
+        const tw_worker_h handle = workers_[worker].worker.get();
+        tw_op_t op{};
+        op.flags = TW_OP_PEEK | TW_OP_DISCARD;
+        int left = 0;
+        while (tw_tag_recv(handle, nullptr, 0, 0, UINT64_MAX, &op, nullptr) == TW_OK ||
+               tw_msg_recv(handle, nullptr, 0, &op, nullptr) == TW_OK)
+            ++left;
+        if (left > 0 && !is_anything_broken(worker))
+            wrong(std::to_string(left) + " messages are left at worker " + std::to_string(worker));
     }
+}
+
+/// Half of the runs of one thread end with the workers instead of closes.
+void Traffic::finish() {
+    t_self = &main_;
+    const auto flushes = [&](unsigned from, unsigned to) {
+        return flush_way(main_, from, to) != TW_ERR_NO_RESOURCE;
+    };
+    const auto closes = [&](unsigned from, unsigned to) { return close_in_order(main_, from, to); };
+    for_each_way("every flush ends", flushes);
+    cancel_the_rest();
+    progress_until("every operation ends", [&] {
+        drop_the_rest();
+        bool is_over = true;
+        for_each_op([&](const TrafficOp& op) {
+            is_over &= op.is_over() || op.report == Report::kNobody || workers_[op.worker].is_dead;
+        });
+        return is_over;
+    });
+    progress_until("every active message is handled, and every notice has come",
+                   [&] { return am_.is_quiet() && memory_.is_quiet(); });
+    if (!is_alone() || chance(main_, 2))
+        for_each_way("every endpoint closes", closes);
+    for (int round = 0; round < kTrafficRoundsOfNothing; ++round)
+        for (const unsigned worker : living())
+            work(main_, worker);
+    drop_the_rest();
+    t_self = nullptr;
 }
 
 }  // namespace tagwire::test

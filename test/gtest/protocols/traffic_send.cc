@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sends, flushes, cancels.
+// Sends and cancels.
 #include <algorithm>
 #include <iterator>
-#include <string_view>
+#include <utility>
 
 #include "protocols/traffic.hpp"
 
@@ -13,198 +13,128 @@ namespace {
 /// Where one way of sending ends and another begins.
 constexpr std::size_t kTrafficLengths[] = {0, 8, 96, 112, 1024, 4096, 8192, 16384, 32768, 65536};
 constexpr std::size_t kTrafficInjectMax = 4096;
-constexpr std::uint64_t kTrafficImm = 0x9e3779b97f4a7c15;
+constexpr std::uint32_t kTrafficPlain =
+    TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE | TW_OP_IMM;
 
 }  // namespace
 
-/// The endpoint to `peer`, made when there is none. Null: it has died, or it is being closed.
-tw_ep_h Traffic::ep_to(TrafficNode& node, unsigned peer) {
-    if (node.eps[peer] != nullptr || !nodes_[peer]->is_alive() || node.closing[peer] != 0)
-        return node.eps[peer];
-    const Bytes& address = nodes_[peer]->address;
-    const tw_ep_params_t params{.address = address.data(),
-                                .address_length = address.size(),
-                                .user_data = nodes_[peer].get()};
-    const tw_status_t status = tw_ep_create(node.worker.get(), &params, &node.eps[peer]);
-    EXPECT_TRUE(status == TW_OK || is_for_lack_of_memory(status)) << tw_status_string(status);
-    return node.eps[peer];
-}
-
-std::size_t Traffic::pick_length() {
-    switch (pick(8)) {
+std::size_t Traffic::pick_length(TrafficThread& self) {
+    switch (pick(self, 8)) {
         case 0:
-            return pick(options_.bytes_max);
+            return pick(self, options_.bytes_max);
         case 1:
-            return pick(2000);
+            return pick(self, is_alone() ? 2000 : 200);
         default: {
-            const std::size_t about = kTrafficLengths[pick(std::size(kTrafficLengths))];
-            const std::size_t near = about + pick(33);
+            const std::size_t about = kTrafficLengths[pick(self, std::size(kTrafficLengths))];
+            const std::size_t near = about + pick(self, 33);
             return near < 24 ? near : near - 24;
         }
     }
 }
 
-void Traffic::draw_message(TrafficOp& op) {
-    op.is_tagged = !chance(4);
-    op.tag = op.is_tagged ? pick(3) << 40 | pick(4) : 0;
-    op.length = pick_length();
-    constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
-                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
-    if (chance(3))
-        op.flags |= kEnds[pick(std::size(kEnds))];
-    // Where some are lost each must tell which it is.
-    if (chance(4) || op.node->broken[op.peer] != 0)
-        op.flags |= TW_OP_IMM;
-    if (chance(16))
-        op.flags |= TW_OP_FENCE;
-    if (chance(5) && op.length <= kTrafficInjectMax)
-        op.flags |= TW_OP_INJECT;
-}
-
 /// The bytes of a message: its number, as much as there is room for, and a pattern.
-Bytes Traffic::content(std::size_t length, std::size_t number) {
+Bytes Traffic::content(std::size_t length, std::uint32_t number) {
     Bytes bytes = pattern(length, number);
-    for (std::size_t i = 0; i < std::min(length, sizeof(std::uint32_t)); ++i)
+    for (std::size_t i = 0; i < std::min(length, sizeof number); ++i)
         bytes[i] = static_cast<std::byte>(number >> (8 * i));
     return bytes;
 }
 
-void Traffic::send(TrafficNode& node) {
-    const auto peer = static_cast<unsigned>(pick(nodes_.size()));
-    const tw_ep_h ep = ep_to(node, peer);
-    if (ep == nullptr)
-        return;
-    TrafficOp& op = new_op(node, Kind::kSend);
-    op.peer = peer;
-    draw_message(op);
-    draw_report(op);
-    Reference& to = nodes_[peer]->spaces[op.is_tagged ? 1 : 0];
-    op.record = to.messages().size();
-    const auto number = static_cast<std::uint32_t>(op.record);
-    op.imm = (op.flags & TW_OP_IMM) != 0 ? (number + 1) * kTrafficImm : 0;
-    op.bytes = content(op.length, number);
-    draw_list(op);
-    RefMessage message{.envelope = {node.index, op.tag, op.imm, op.length}, .sent = ++clock_};
-    message.is_fenced = (op.flags & TW_OP_FENCE) != 0;
-    message.tells_match = (op.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
-    message.is_excused = !nodes_[peer]->is_alive();
-    to.add(message);
-    node.sent[peer].emplace_back(op.is_tagged, op.record);
-    const tw_status_t status = post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        if (!op.list.empty()) {
-            return op.is_tagged
-                       ? tw_tag_sendv(ep, op.list.data(), op.list.size(), op.tag, what, request_p)
-                       : tw_msg_sendv(ep, op.list.data(), op.list.size(), what, request_p);
-        }
-        return op.is_tagged ? tw_tag_send(ep, op.bytes.data(), op.length, op.tag, what, request_p)
-                            : tw_msg_send(ep, op.bytes.data(), op.length, what, request_p);
-    });
-    if (status == TW_ERR_NO_RESOURCE) {
-        RefMessage& refused = message_of(op);
-        refused.is_cancelled = true;
-        refused.cancelled = refused.sent;
-        refused.has_asked_back = true;
-    } else if ((op.flags & TW_OP_INJECT) != 0) {
-        std::ranges::fill(op.bytes, std::byte{0xdd});
+/// When a message has ended for its sender, and what it waits for.
+void Traffic::draw_end(TrafficThread& self, TrafficOp& op, std::size_t inject_max) {
+    constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
+                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
+    if (chance(self, 3))
+        op.flags |= kEnds[pick(self, std::size(kEnds))];
+    if (chance(self, 16))
+        op.flags |= TW_OP_FENCE;
+    if (chance(self, 5) && op.length <= inject_max)
+        op.flags |= TW_OP_INJECT;
+}
+
+void Traffic::draw_message(TrafficThread& self, TrafficOp& op) {
+    op.is_tagged = !chance(self, 4);
+    op.tag = op.is_tagged ? pick(self, 3) << 40 | pick(self, 4) : 0;
+    op.length = pick_length(self);
+    draw_end(self, op, kTrafficInjectMax);
+    // Where some are lost each must tell which it is.
+    const bool must_tell =
+        is_alone() ? way(op.worker, op.peer).broken > 0 : options_.has_breaks || options_.has_death;
+    if (must_tell || chance(self, 4))
+        op.flags |= TW_OP_IMM;
+    op.imm = op.has(TW_OP_IMM) ? (op.number + std::uint64_t{1}) * kImm : 0;
+}
+
+tw_status_t Traffic::call_send(TrafficOp& op, tw_ep_h ep, const Bytes& data, const tw_op_t* what,
+                               tw_request_h* request_p) {
+    if (op.list.empty()) {
+        return op.is_tagged ? tw_tag_send(ep, data.data(), op.length, op.tag, what, request_p)
+                            : tw_msg_send(ep, data.data(), op.length, what, request_p);
     }
+    return op.is_tagged ? tw_tag_sendv(ep, op.list.data(), op.list.size(), op.tag, what, request_p)
+                        : tw_msg_sendv(ep, op.list.data(), op.list.size(), what, request_p);
+}
+
+void Traffic::send(TrafficThread& self, unsigned worker) {
+    const auto to = static_cast<unsigned>(pick(self, workers_.size()));
+    if (self.sent == ops_max())
+        return;
+    const std::shared_lock use = use_ep(worker, to);
+    if (!use)
+        return;
+    TrafficOp& op = new_op(self, Kind::kSend, worker);
+    op.number = static_cast<std::uint32_t>(self.number * kSendsMax + self.sent - 1);
+    op.peer = to;
+    op.ep = way(worker, to).ep;
+    draw_message(self, op);
+    draw_report(self, op);
+    if (op.is_plain)
+        op.flags &= kTrafficPlain;
+    Bytes data = content(op.length, op.number);
+    const bool is_injected = op.has(TW_OP_INJECT);
+    draw_list(self, op, data);
+    Bytes& stays = is_injected ? data : op.bytes;  // a move leaves the memory where it is
+    if (!is_injected)
+        op.bytes = std::move(data);
+    if (is_alone())
+        way(worker, to).sent.push_back(&op);
+    // SYNC traffic_op_drawn: pairs with the acquire in match_of(): what is to be sent.
+    op.is_drawn.store(true, std::memory_order_release);
+    const bool is_posted = post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
+        const tw_status_t status = call_send(op, op.ep->handle, stays, what, request_p);
+        if (is_injected)
+            std::ranges::fill(stays, std::byte{0xdd});
+        return status;
+    });
+    if (is_alone() && !is_posted)
+        std::erase(way(worker, to).sent, &op);
 }
 
 void Traffic::end_send(TrafficOp& op, const tw_completion_t& done) {
-    RefMessage& message = message_of(op);
-    EXPECT_EQ(done.flags, TW_DONE_SEND | (op.is_tagged ? unsigned{TW_DONE_TAGGED} : 0U) |
-                              (op.imm != 0 ? unsigned{TW_DONE_IMM} : 0U));
-    EXPECT_EQ(done.tag, op.tag);
-    EXPECT_EQ(done.message_length, op.length);
-    const tw_ep_h ep = op.node->eps[op.peer];
-    EXPECT_TRUE(done.ep == ep || ep == nullptr || is_anything_broken());
-    if (!may_be_read_still(op))
-        std::ranges::fill(op.bytes, std::byte{0xdd});  // nothing may be read from it any more
-    if (done.status == TW_OK) {
-        EXPECT_EQ(done.length, op.length);
-        if (message.tells_match)
-            message.matched = clock_;
-    } else if (is_broken(op)) {
-        message.is_excused = true;
-    } else if (done.status == TW_ERR_CANCELED && op.cancelled != kNever) {
-        message.is_cancelled = true;
-        message.cancelled = clock_;
-    } else {
-        ADD_FAILURE() << tw_status_string(done.status);
-    }
+    if (done.tag != op.tag || done.message_length != op.length ||
+        (done.status == TW_OK && done.length != op.length))
+        wrong("a send ends as another one: " + std::to_string(done.length) + " of " +
+                  std::to_string(done.message_length) + " bytes",
+              &op);
+    const TrafficEp* const ep = is_alone() ? way(op.worker, op.peer).ep : nullptr;
+    if (ep != nullptr && done.ep != ep->handle && !is_anything_broken(op.worker))
+        wrong("a send ends at another endpoint", &op);
 }
 
-void Traffic::cancel(TrafficNode& node) {
-    const std::size_t latest = std::min<std::size_t>(ops_.size(), 100);
-    for (std::size_t tries = 8; tries > 0 && latest > 0; --tries) {
-        TrafficOp& op = *ops_[ops_.size() - 1 - pick(latest)];
-        if (op.node != &node || op.request == nullptr || op.kind == Kind::kClose)
-            continue;
-        if (op.cancelled == kNever)
-            op.cancelled = ++clock_;
-        if (op.kind == Kind::kSend)
-            message_of(op).has_asked_back = true;
-        if (op.kind == Kind::kAm)
-            ams_.give_up(op);
-        EXPECT_EQ(tw_request_cancel(op.request), TW_OK);
+/// One of any thread: its handle is valid while the table names it, and the guard is held.
+void Traffic::cancel(TrafficThread& self) {
+    TrafficOp* const op = cancellable_.at(pick(self, kCancellable)).load(std::memory_order_acquire);
+    if (op == nullptr)
         return;
-    }
-}
-
-// ---- Flush
-
-void Traffic::flush(TrafficNode& node) {
-    const auto peer = static_cast<unsigned>(pick(nodes_.size()));
-    if (node.eps[peer] != nullptr)
-        flush_to(node, peer);
-}
-
-tw_status_t Traffic::flush_to(TrafficNode& node, unsigned peer) {
-    TrafficOp& op = new_op(node, Kind::kFlush);
-    op.peer = peer;
-    draw_report(op);
-    op.mark = node.sent[peer].size();
-    op.memory_mark = memory_.mark(node, peer);
-    ++clock_;
-    const tw_ep_h ep = node.eps[peer];
-    return post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        return tw_ep_flush(ep, what, request_p);
-    });
-}
-
-void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
-    EXPECT_EQ(done.flags, unsigned{TW_DONE_FLUSH});
-    TrafficNode& to = *nodes_[op.peer];
-    if (done.status != TW_OK) {
-        EXPECT_TRUE(is_broken(op)) << tw_status_string(done.status);
+    std::unique_lock guard(op->guard, std::defer_lock);
+    if (!is_alone())  // else the cancel may end it
+        guard.lock();
+    if (op->request == nullptr)
         return;
-    }
-    if (!to.is_alive())
-        return;
-    memory_.flushed(*op.node, op.peer, op.memory_mark);
-    const auto& sent = op.node->sent[op.peer];
-    for (std::size_t& i = op.node->flushed[op.peer]; i < op.mark; ++i) {
-        RefMessage& message = to.spaces[sent[i].first ? 1 : 0].message(sent[i].second);
-        if (!message.is_excused)  // else its connection is not the one that was flushed
-            message.taken = std::min(message.taken, clock_);
-    }
-    check_flushed(to);
-}
-
-/// All flushed messages have arrived.
-void Traffic::check_flushed(TrafficNode& to) {
-    std::uint64_t wanted = 0, arrived = 0;
-    for (Reference& space : to.spaces)
-        for (const RefMessage& message : space.messages())
-            wanted += message.taken != kNever && !message.has_asked_back && !message.is_excused;
-    tw_worker_counter_t counters[64];
-    unsigned count = 64;
-    EXPECT_EQ(tw_worker_counters(to.worker.get(), counters, &count), TW_OK);
-    for (unsigned i = 0; i < count; ++i) {
-        const std::string_view name = counters[i].name;
-        if (name == "rx_expected" || name == "rx_unexpected")
-            arrived += counters[i].value;
-    }
-    EXPECT_GE(arrived, wanted) << "a flush has ended too early";
+    Tick never = kNever;
+    op->cancelled.compare_exchange_strong(never, tick(), std::memory_order_relaxed);
+    if (tw_request_cancel(op->request) != TW_OK)
+        wrong("a cancel is refused", op);
 }
 
 }  // namespace tagwire::test
