@@ -40,6 +40,10 @@ void run_info(const InfoArguments& arguments) {
         nodes.push_back(gather_progress());
     if (!arguments.json.empty())
         write_info_json(arguments.json, nodes);
+    if (arguments.what.empty() && arguments.json != "-") {
+        print_summary({nodes[0], nodes[1], nodes[2], nodes[3]});
+        std::printf("\n");
+    }
     for (const InfoNode& node : nodes) {
         if (arguments.json == "-")
             break;

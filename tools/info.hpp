@@ -13,6 +13,15 @@ InfoNode gather_config();
 InfoNode gather_progress();
 InfoNode gather_build();
 
+struct InfoFacts {
+    const InfoNode& build;
+    const InfoNode& devices;
+    const InfoNode& config;
+    const InfoNode& progress;
+};
+
+/// Ten lines for a newcomer.
+void print_summary(const InfoFacts& facts);
 void print_config(const InfoNode& config);
 
 /// Throws Failure.

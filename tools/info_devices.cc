@@ -136,8 +136,8 @@ void add_attributes(InfoNode* node, const uct_iface_attr_t& attr) {
     performance.add("overhead_ns", attr.overhead * 1e9);
     performance.add("latency_ns", attr.latency.c * 1e9);
     performance.add("latency_ns_per_ep", attr.latency.m * 1e9);
-    performance.add("bandwidth_dedicated", attr.bandwidth.dedicated);
-    performance.add("bandwidth_shared", attr.bandwidth.shared);
+    performance.add("bandwidth_dedicated_bytes_per_s", attr.bandwidth.dedicated);
+    performance.add("bandwidth_shared_bytes_per_s", attr.bandwidth.shared);
     performance.add("priority", std::uint64_t{attr.priority});
     InfoNode& addresses = node->add("address_bytes");
     addresses.add("device", number(attr.device_addr_len));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
@@ -173,6 +174,20 @@ TEST(TagwireInfo, json_has_devices_config_and_build) {
     ASSERT_FALSE(md["transports"].empty());
     for (const char* key : {"device", "capabilities", "limits", "performance"})
         EXPECT_TRUE(md["transports"][0].contains(key)) << key;
+}
+
+TEST(TagwireInfo, text_begins_with_a_summary) {
+    const Setting setting("TAGWIRE_RNDV_THRESHOLD", "64k");
+    const std::string text = tagwire({"info"}).out;
+    EXPECT_EQ(text.rfind("tagwire 0.", 0), 0U) << text;
+    const std::string summary = text.substr(0, text.find("\n\n"));
+    EXPECT_LE(std::count(summary.begin(), summary.end(), '\n'), 9) << summary;
+    for (const char* line :
+         {"shared memory  sm:memory; long messages are copied", "RDMA  ", "tcp  ", "transports  ",
+          "waiting  ", "costs  ", "descriptors  ", "TAGWIRE_RNDV_THRESHOLD=64k", "more  "})
+        EXPECT_NE(summary.find(line), std::string::npos) << line << " in\n" << summary;
+    // One part alone has none, and neither has a JSON text.
+    EXPECT_EQ(tagwire({"info", "build"}).out.rfind("build\n", 0), 0U);
 }
 
 TEST(TagwireInfo, text_shows_transports_and_options) {

@@ -49,7 +49,7 @@ const char* sentence(Rule rule) {
         case Rule::kShort:
             return "a message that fits a short message is sent as one, unless it had to wait";
         default:
-            return "it costs least";
+            return "it costs least, with the costs that this setting names";
     }
 }
 
