@@ -29,7 +29,7 @@ std::vector<std::string> python_command(const char* program) {
     if (error || access(file.c_str(), R_OK) != 0)
         throw Failure(text("%s, which is installed with this command, is not there", file.c_str()));
     // Without the user's own modules and settings, and without files of compiled modules.
-    return {kPython, "-sEB", file.string()};
+    return {kPython, "-sEB", (file.parent_path() / "run.py").string(), program};
 }
 
 }  // namespace tagwire::tools

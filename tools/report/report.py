@@ -25,6 +25,7 @@ from ucx_peer import Skip
 sys.dont_write_bytecode = True
 PROVIDER = "libtagwire-fi.so"
 INFO_TIMEOUT_S = 60
+ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 PROVIDES = {"ucx": "{}, ucx_perftest, tag_lat and tag_bw of UCP",
             "libfabric": "{}, fi_pingpong, which has latency only", "openmpi": "{}, NetPIPE"}
 
@@ -68,6 +69,15 @@ def write_page(file, html):
     if not is_replaced(file, target):
         Path(file).write_text(html, encoding="utf-8")
         return
+    # Signals wait meanwhile, so that none leaves the new file beside the old one.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        replace(target, html)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def replace(target, html):
     with tempfile.NamedTemporaryFile("w", dir=folder_of(target), encoding="utf-8",
                                      delete=False) as aside:
         try:
@@ -114,7 +124,7 @@ def find_peers(peers, kinds, meter):
 def facts_of(build, lanes, peers, meter, arguments):
     found = machine.facts(peers.cpus)
     found["tagwire"] = build["version"]
-    found["Command"] = arguments.shown
+    found["Command"] = os.fsencode(arguments.shown).decode("utf-8", "replace")
     found["Transports"] = ", ".join(
         lane.name + (" (virtual HCA, no card)" if lane.is_virtual else "") for lane in lanes)
     for kind, version in peers.versions.items():
@@ -174,9 +184,21 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def words_of(problem):
+    """Without the escapes that Python writes a file's name with."""
+    if isinstance(problem, OSError) and isinstance(problem.filename, str):
+        return f"{problem.filename}: {problem.strerror}"
+    return str(problem)
+
+
 def main():
-    # An interruption ends this process and, by the kernel, the programs that it runs.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # An interruption ends this process and, by the kernel, the programs that it runs; where the
+    # caller ignores it (nohup, a job of a script), it is ignored.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # File names may be no UTF-8: they are printed as they came.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="surrogateescape")
     arguments = parse_arguments()
     try:
         kinds = parse_compare(arguments.compare)
@@ -188,7 +210,7 @@ def main():
         print(f"tagwire: {problem}\nTry 'tagwire report --help'.", file=sys.stderr)
         return 2
     except (PlotError, Skip, subprocess.SubprocessError, OSError, ValueError) as problem:
-        print(f"tagwire: {problem}", file=sys.stderr)
+        print(f"tagwire: {words_of(problem)}", file=sys.stderr)
         return 1
     print(f"report: {arguments.file}")
     return 0 if is_whole else 1

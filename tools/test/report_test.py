@@ -5,6 +5,7 @@ page and its file."""
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import page
 import peer_runs
 import plot
 import report
+import run
 import sections
 import ucx_peer
 import units
@@ -373,6 +375,49 @@ def two_curves(name="one"):
 
 
 @unittest.skipUnless(shutil.which("gnuplot"), "gnuplot is not installed")
+class Starts(unittest.TestCase):
+    FOLDER = Path(report.__file__).parent
+
+    def run_report(self, *words, **how):
+        return subprocess.run([sys.executable, "-sEB", self.FOLDER / "run.py", "report.py",
+                               *words], capture_output=True, check=False, **how)
+
+    def test_an_old_python_is_told_in_one_line(self):
+        for version, status in (((3, 8, 10), 1), ((3, 9, 0), 0)):
+            with mock.patch.object(sys, "version_info", version), \
+                    mock.patch.object(sys, "argv", ["run.py", "report.py"]), \
+                    mock.patch("runpy.run_path"), mock.patch("sys.stderr") as told:
+                self.assertEqual(run.main(), status)
+            self.assertEqual(told.write.call_count, status)
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    def test_a_file_whose_name_is_no_utf_8_is_named_as_it_is(self):
+        name = b"/proc/nowhere/\xff.html"
+        ended = self.run_report("--compare=none", "--", name)
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        ended = self.run_report("--tagwire", "/nowhere", "--", name)
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertNotIn(b"Traceback", ended.stderr)
+        self.assertIn(name, ended.stderr)
+
+    def test_an_interruption_is_ignored_where_the_caller_ignores_it(self):
+        for handler in (signal.SIG_IGN, signal.default_int_handler):
+            with mock.patch("signal.getsignal", return_value=handler), \
+                    mock.patch("signal.signal") as changed, \
+                    mock.patch.object(report, "parse_arguments", side_effect=SystemExit):
+                self.assertRaises(SystemExit, report.main)
+            self.assertEqual(changed.called, handler is not signal.SIG_IGN)
+
+    def test_no_signal_ends_it_between_a_file_and_its_successor(self):
+        blocked = []
+        with mock.patch.object(report, "replace", side_effect=lambda *_: blocked.append(
+                signal.pthread_sigmask(signal.SIG_BLOCK, ()))), \
+                tempfile.TemporaryDirectory() as folder:
+            report.write_page(os.path.join(folder, "page.html"), "text")
+        self.assertLessEqual(report.ENDING, blocked[0])
+        self.assertFalse(report.ENDING & signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
 class Plots(unittest.TestCase):
     def test_is_one_element_with_title_axes_and_the_curves_that_have_points(self):
         svg = plot.svg_of(two_curves())
