@@ -15,7 +15,8 @@ FaultyWire::FaultyWire(Wire& below, const FaultConfig& config, std::function<Tim
 std::byte* FaultyWire::claim(Route to, std::size_t bytes) {
     // A delayed packet may be sent after its successors, but room is checked now, so that the
     // device notices a full ring.
-    if (held_.size() >= kHeldMax || is_full(to))
+    const auto held = held_for_.find(to.node);
+    if ((held != held_for_.end() && held->second >= kHeldMax) || is_full(to))
         return nullptr;
     return below_.claim(to, bytes) != nullptr ? scratch_.data() : nullptr;
 }
@@ -73,6 +74,7 @@ void FaultyWire::send(Route to, std::size_t bytes, Time now) {
 
 void FaultyWire::hold(Route to, std::size_t bytes, Time until) {
     held_.emplace(until, Packet{to, {scratch_.data(), scratch_.data() + bytes}});
+    ++held_for_[to.node];
 }
 
 bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
@@ -90,6 +92,8 @@ Time FaultyWire::progress(Time now) {
     for (auto next = held_.begin(); next != held_.end() && next->first <= now;) {
         const Packet& packet = next->second;
         if (!is_full(packet.to) && pass(packet.to, packet.bytes.data(), packet.bytes.size())) {
+            if (const auto held = held_for_.find(packet.to.node); --held->second == 0)
+                held_for_.erase(held);
             next = held_.erase(next);
             continue;
         }

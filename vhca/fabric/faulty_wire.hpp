@@ -38,7 +38,7 @@ struct FaultCounters {
 
 class FaultyWire final : public Wire {
   public:
-    static constexpr std::size_t kHeldMax = 8192;  // packets that are late at one time
+    static constexpr std::size_t kHeldMax = 8192;  // packets to one node that are late at one time
 
     FaultyWire(Wire& below, const FaultConfig& config, std::function<Time()> clock);
 
@@ -76,7 +76,8 @@ class FaultyWire final : public Wire {
     std::mt19937_64 random_;
     FaultCounters counters_;
     std::multimap<Time, Packet> held_;  // by the time they are due; equal times keep their order
-    std::vector<std::uint64_t> full_;   // nodes for which some of them are due
+    std::map<std::uint64_t, std::size_t> held_for_;  // how many, by node
+    std::vector<std::uint64_t> full_;                // nodes for which some of them are due
     std::array<std::byte, kPacketBytesMax> scratch_{};
 };
 

@@ -130,6 +130,20 @@ TEST(FaultyWire, what_is_late_waits_for_room_and_is_not_lost) {
     EXPECT_NE(bench.wire.claim(Route{1}, 64), nullptr);
 }
 
+TEST(FaultyWire, as_many_late_packets_as_may_be_to_a_node_stop_no_other_one) {
+    Bench bench({.delay_ns = 1'000});
+    for (std::size_t i = 0; i < FaultyWire::kHeldMax; ++i) {
+        ASSERT_NE(bench.wire.claim(Route{1}, 64), nullptr);
+        bench.wire.commit(Route{1}, 64);
+    }
+    EXPECT_EQ(bench.wire.claim(Route{1}, 64), nullptr);
+    ASSERT_NE(bench.wire.claim(Route{2}, 64), nullptr);
+    bench.wire.commit(Route{2}, 64);
+    bench.settle();
+    EXPECT_EQ(bench.below.numbers.size(), FaultyWire::kHeldMax + 1);
+    EXPECT_NE(bench.wire.claim(Route{1}, 64), nullptr);
+}
+
 TEST(FaultyWire, a_repeated_packet_that_finds_no_room_comes_later) {
     Bench bench({.duplication = 1});
     ASSERT_NE(bench.wire.claim(Route{1}, 64), nullptr);
