@@ -119,6 +119,11 @@ done
 if [[ -x $prefix/bin/tagwire ]]; then
     say "the installed command"
     "$prefix/bin/tagwire" info >/dev/null
+    if command -v python3 >/dev/null && command -v gnuplot >/dev/null; then
+        "$prefix/bin/tagwire" explain --plot "$root/explained.svg" >/dev/null
+        grep -q '<svg' "$root/explained.svg" ||
+            { echo "FAILED: the installed command draws no plot"; exit 1; }
+    fi
 fi
 if [[ -x $prefix/bin/tagwire-vhca ]] && command -v ibv_devinfo >/dev/null; then
     say "the installed virtual HCA"
