@@ -107,10 +107,19 @@ def print_table(folder):
             print(f"| `{shown.command}` {''.join(map(cells, both))}|")
 
 
+def forget_others(folder):
+    """Results of cases that are no more."""
+    names = {case.name for case in CASES}
+    for path in folder.glob("*.json"):
+        if path.stem not in names:
+            path.unlink(missing_ok=True)
+
+
 def run_all(launcher, wanted, jobs, folder):
     status = 0
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
+        forget_others(folder)
     for case, result in run_some(launcher, wanted, jobs):
         print(f"{case.name}: {result.state} {result.shown}", flush=True)
         if folder:
