@@ -437,9 +437,8 @@ void PeerTable::destroy(PeerEndpoint& ep) {
     asked(ep);
     const bool is_last = endpoint_to(ep.peer_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one
-    if (ep.lane.failure() == UCS_OK) {
+    if (ep.lane.failure() == UCS_OK)
         to_.calls.drop_incoming(to_.owner, ep, UCS_ERR_CANCELED, is_last && !is_to_tx_context(ep));
-    }
     if (ep.marks.wants_wireup)
         std::erase(wireup_, &ep);
     if (ep.marks.is_retired)
