@@ -147,8 +147,9 @@ ucs_status_t on_am_slowly(WorkerCore& worker, const Came& came) {
     if (header.flags != 0 || ep == nullptr || handler == nullptr || !word.is_sound(length))
         [[unlikely]]
         return on_am_slowly(worker, came);
-    AmCall call = am_call(&worker, *ep, ep->handle(), word, came.data + sizeof header,
-                          length - word.header_bytes);
+    AmCall call =
+        am_call(&worker, *ep, nullptr, word, came.data + sizeof header, length - word.header_bytes);
+    call.ep = ep->handle();  // last, so that it takes no register meanwhile
     call_am(worker, *handler, call);
     if (call.kept != nullptr) [[unlikely]]
         worker.ams().end(call);
