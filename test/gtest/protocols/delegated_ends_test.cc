@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "protocols/fixture.hpp"
+#include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker.hpp"
 
 namespace tagwire::test {
