@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/meeting_place.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +12,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/failure.hpp"
 
@@ -20,6 +27,9 @@ namespace fs = std::filesystem;
 
 constexpr int kRemoveTries = 500;
 constexpr useconds_t kRemovePauseUs = 10'000;
+constexpr std::string_view kPrefix = "tagwire-run-";
+/// A younger directory may be of a command that has not locked it yet.
+constexpr std::time_t kAbandonedAgeS = 60;
 
 /// Again while ranks that are being killed still write into it.
 void remove_directory(const std::string& path) {
@@ -32,16 +42,53 @@ void remove_directory(const std::string& path) {
     }
 }
 
+/// The open directory, never a symbolic link; -1: it cannot be opened.
+int open_directory(const std::string& path) {
+    return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/// Whether it is this user's alone, no start of a command is as young, and nobody holds its lock:
+/// then this process holds it from now on.
+bool is_abandoned(int directory) {
+    struct stat status {};
+    return fstat(directory, &status) == 0 && status.st_uid == geteuid() &&
+           (status.st_mode & 07777) == 0700 &&
+           std::time(nullptr) - status.st_mtime > kAbandonedAgeS &&
+           flock(directory, LOCK_EX | LOCK_NB) == 0;
+}
+
+/// Directories of commands that were killed together with their keepers.
+void remove_abandoned(const fs::path& folder) {
+    std::error_code error;
+    std::vector<std::string> paths;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+        if (at->path().filename().string().starts_with(kPrefix))
+            paths.push_back(at->path().string());
+    for (const std::string& path : paths) {
+        const int directory = open_directory(path);
+        if (directory < 0)
+            continue;
+        if (is_abandoned(directory))
+            fs::remove_all(path, error);
+        close(directory);
+    }
+}
+
 /// Runs in a session of its own, so that signals to the command's process group miss it, and those
 /// to all processes of its name end it no sooner than the command. Holds none of the command's
-/// descriptors open, nor its directory.
-[[noreturn]] void keep(const std::string& path, int socket) {
+/// descriptors open but the lock, nor its directory.
+[[noreturn]] void keep(const std::string& path, int socket, int lock) {
     setsid();
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, nullptr);
-    dup2(socket, STDIN_FILENO);
-    closefrom(STDIN_FILENO + 1);
+    // Above both, so that neither takes the other's place.
+    const int kept_socket = fcntl(socket, F_DUPFD, STDERR_FILENO + 1);
+    const int kept_lock = lock < 0 ? -1 : fcntl(lock, F_DUPFD, STDERR_FILENO + 1);
+    dup2(kept_socket, STDIN_FILENO);
+    if (kept_lock >= 0)
+        dup2(kept_lock, STDIN_FILENO + 1);
+    closefrom(STDIN_FILENO + (kept_lock < 0 ? 1 : 2));
     if (chdir("/") != 0)
         _exit(errno);
     char byte = 0;
@@ -55,14 +102,14 @@ void remove_directory(const std::string& path) {
 
 /// Starts the keeper as nobody's child, for the command waits for all of its children. False: errno
 /// has the reason.
-bool start_keeper(const std::string& path, int socket) {
+bool start_keeper(const std::string& path, int socket, int lock) {
     const pid_t between = fork();
     if (between < 0)
         return false;
     if (between == 0) {
         const pid_t keeper = fork();
         if (keeper == 0)
-            keep(path, socket);
+            keep(path, socket, lock);
         _exit(keeper < 0 ? errno : 0);
     }
     int status = 0;
@@ -82,7 +129,10 @@ std::string make_directory() {
     for (const fs::path& folder : {own, fs::path("/dev/shm")}) {
         if (folder.empty())
             continue;
-        std::string path = (fs::absolute(folder, error) / "tagwire-run-XXXXXX").string();
+        std::string path =
+            (fs::absolute(folder, error) / (std::string(kPrefix) + "XXXXXX")).string();
+        if (!error)
+            remove_abandoned(folder);
         if (!error && mkdtemp(path.data()) != nullptr)
             return path;
         if (!own.empty() && folder == own)
@@ -96,19 +146,23 @@ std::string make_directory() {
 
 }  // namespace
 
-MeetingPlace::MeetingPlace() : path_(make_directory()) {
+MeetingPlace::MeetingPlace() : path_(make_directory()), lock_(open_directory(path_)) {
+    if (lock_ >= 0)
+        flock(lock_, LOCK_EX | LOCK_NB);
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         const std::string reason = std::strerror(errno);
+        close(lock_);
         remove_directory(path_);
         throw Failure("socketpair: " + reason);
     }
-    const bool is_kept = start_keeper(path_, ends[0]);
+    const bool is_kept = start_keeper(path_, ends[0], lock_);
     const std::string reason = std::strerror(errno);
     close(ends[0]);
     keeper_ = ends[1];
     if (!is_kept) {
         close(keeper_);
+        close(lock_);
         remove_directory(path_);
         throw Failure("cannot start a process: " + reason);
     }
@@ -118,6 +172,7 @@ MeetingPlace::~MeetingPlace() {
     remove_directory(path_);
     [[maybe_unused]] const ssize_t told = send(keeper_, "", 1, MSG_NOSIGNAL);
     close(keeper_);
+    close(lock_);
 }
 
 void MeetingPlace::set() const {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `tagwire run`: ranks that meet, exit, fail, get signals and are killed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -154,6 +158,33 @@ TEST(Run, ranks_meet_in_a_directory_of_their_user_that_goes_with_the_job) {
         command.wait();
         EXPECT_TRUE(goes(directory)) << end;
     }
+}
+
+TEST(Run, directories_of_jobs_that_were_killed_as_a_whole_are_removed) {
+    namespace fs = std::filesystem;
+    std::string folder = (fs::temp_directory_path() / "tagwire-test-XXXXXX").string();
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    const Setting temporary("TMPDIR", folder.c_str());
+    const auto place = [&](const char* name, bool is_old) {
+        const fs::path path = fs::path(folder) / name;
+        EXPECT_EQ(mkdir(path.c_str(), 0700), 0);
+        std::ofstream(path / "0") << "rank";
+        if (is_old)
+            fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+        return path;
+    };
+    const fs::path abandoned = place("tagwire-run-000000", true);
+    const fs::path young = place("tagwire-run-000001", false);
+    const fs::path used = place("tagwire-run-000002", true), foreign = place("other", true);
+    fs::create_directory_symlink(foreign, fs::path(folder) / "tagwire-run-000003");
+    const int lock = open(used.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
+    EXPECT_EQ(tagwire(run_of({"-n", "1"}, "exit 0")).status, 0);
+    EXPECT_FALSE(fs::exists(abandoned));
+    for (const fs::path& kept : {young, used, foreign})
+        EXPECT_TRUE(fs::exists(kept / "0")) << kept;
+    close(lock);
+    fs::remove_all(folder);
 }
 
 TEST(Run, ranks_meet_elsewhere_where_the_named_folder_cannot_be_used) {
