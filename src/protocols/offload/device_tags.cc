@@ -336,7 +336,8 @@ ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned
     if ((flags & UCT_CB_PARAM_FLAG_MORE) != 0)
         return to_.calls.garbage(to_.owner, "tagged message", length);
     if (peer == nullptr)
-        return to_.calls.of_nobody(to_.owner, TagImm::decode(imm).sender, "tagged message", length);
+        return to_.calls.drop_from_unknown(to_.owner, TagImm::decode(imm).sender, "tagged message",
+                                           length);
     learn(tag, *peer);
     const Arrival arrival = arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
     to_.calls.arrive_unmatched(to_.owner, *peer, arrival);
@@ -349,7 +350,8 @@ ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_
         return to_.calls.garbage(to_.owner, "place of a tagged message", length);
     MatchPeer* peer = to_.calls.find(to_.owner, place.sender);
     if (peer == nullptr)
-        return to_.calls.of_nobody(to_.owner, place.sender, "place of a tagged message", length);
+        return to_.calls.drop_from_unknown(to_.owner, place.sender, "place of a tagged message",
+                                           length);
     learn(tag, *peer);
     to_.calls.take_announced(to_.owner, *peer, place, tag, nullptr);
     return UCS_OK;

@@ -59,8 +59,8 @@ struct DeviceTagCalls {
                            std::uint64_t tag, Request* request);
     /// Messages that are dropped: malformed, or of a sender that has no endpoint. UCS_OK.
     ucs_status_t (*garbage)(void* owner, const char* what, std::size_t length);
-    ucs_status_t (*of_nobody)(void* owner, std::uint32_t sender, const char* what,
-                              std::size_t length);
+    ucs_status_t (*drop_from_unknown)(void* owner, std::uint32_t sender, const char* what,
+                                      std::size_t length);
 };
 
 /// The world of receives that a device matches.

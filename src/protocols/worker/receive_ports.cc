@@ -72,9 +72,9 @@ constinit const DeviceTagCalls Worker::kDeviceTagCalls{
         },
     .garbage = [](void* worker, const char* what,
                   std::size_t length) { return as_worker(worker).garbage(what, length); },
-    .of_nobody =
+    .drop_from_unknown =
         [](void* worker, std::uint32_t sender, const char* what, std::size_t length) {
-            return as_worker(worker).of_nobody(sender, what, length);
+            return as_worker(worker).drop_from_unknown(sender, what, length);
         },
 };
 

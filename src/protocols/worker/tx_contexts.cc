@@ -68,7 +68,7 @@ void TxContext::has_failed(const Endpoint& ep, ucs_status_t status) {
     has_news_.store(true, std::memory_order_relaxed);
 }
 
-void TxContext::tells_before(Endpoint& failed) {
+void TxContext::delay_failure_of(Endpoint& failed) {
     const RequestTable& requests = worker->requests();
     if (requests.told() == requests.told_and_deferred())
         return;
@@ -149,7 +149,7 @@ void EpTxContexts::fail_all(ucs_status_t status) {
         if (part.ep == nullptr)
             continue;
         part.ep->closing().end(status);
-        part.context->tells_before(*front_);
+        part.context->delay_failure_of(*front_);
     }
 }
 

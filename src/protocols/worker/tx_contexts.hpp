@@ -54,12 +54,12 @@ class alignas(64) TxContext {
 
     void has_failed(const Endpoint& ep, ucs_status_t status);
     /// The failure of `front` is told to the program behind the ends of operations that wait now.
-    void tells_before(Endpoint& front);
+    void delay_failure_of(Endpoint& front);
     void forget(const Endpoint& front);
     /// Without its lock: the front has something to hear, by take_failures() and take_told().
     bool has_news() const { return has_news_.load(std::memory_order_relaxed); }
     ucs::ReserveVector<Failure> take_failures();
-    /// Fronts for which tells_before() was called, and all of whose ends were told since.
+    /// Fronts for which delay_failure_of() was called, and all of whose ends were told since.
     ucs::ReserveVector<Endpoint*> take_told();
     /// Counts a call of progress by a thread of the context, without its lock.
     unsigned count_call() {

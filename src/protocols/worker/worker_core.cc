@@ -147,7 +147,8 @@ RegLease* WorkerCore::cache_region(const Request& request, std::size_t domain, R
 }
 
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
-ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
+ucs_status_t WorkerCore::drop_from_unknown(std::uint32_t sender, const char* what,
+                                           std::size_t length) {
     if (!endpoints_.is_past(sender))
         return garbage(what, length);
     count(WorkerCounter::kLate);

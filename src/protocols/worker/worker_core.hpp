@@ -173,7 +173,7 @@ class WorkerCore : public tw_worker {
     ucs_status_t garbage(const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
     /// The message is of a sender that has no endpoint.
-    ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
+    ucs_status_t drop_from_unknown(std::uint32_t sender, const char* what, std::size_t length);
 
     RmaOps rma_ops;
     Awaited awaited;

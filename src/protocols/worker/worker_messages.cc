@@ -22,7 +22,7 @@ namespace {
 
 /// A message as a transport gives it. Fields are decoded from `head`, which has the first bytes of
 /// it (all, or TAGWIRE_UCT_AM_HEAD_BYTES): at `data`, or where they have come earlier.
-struct Came {
+struct ReceivedMessage {
     const std::byte* head;
     const std::byte* data;
     std::size_t length;
@@ -33,9 +33,9 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
 
 /// `data` and `length`: what is behind the header.
 [[gnu::noinline]] ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep,
-                                                     Header header, Came came) {
-    const std::byte* data = came.data + sizeof header;
-    const std::size_t length = came.length - sizeof header;
+                                                     Header header, ReceivedMessage received) {
+    const std::byte* data = received.data + sizeof header;
+    const std::size_t length = received.length - sizeof header;
     if ((header.flags & kAnnounced) != 0) {
         worker.receiver().announce(ep, AmId::kEager, header, {data, length});
         return UCS_OK;
@@ -46,7 +46,7 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
         const std::size_t before = (header.flags & kImm) != 0 ? sizeof imm : 0;
         if (length < before)
             return worker.garbage("eager message", length);
-        std::memcpy(&imm, came.head + sizeof header, before);
+        std::memcpy(&imm, received.head + sizeof header, before);
         request = match(worker.matches(), worker.requests(), (header.flags & kTagged) != 0,
                         header.tag, ep.source);
         const std::size_t bytes = length - before;
@@ -75,39 +75,40 @@ static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT
     return UCS_OK;
 }
 
-[[gnu::noinline]] ucs_status_t on_long_eager(WorkerCore& worker, Came came) {
+[[gnu::noinline]] ucs_status_t on_long_eager(WorkerCore& worker, ReceivedMessage received) {
     Header header;
-    if (!decode({came.head, came.length}, &header))
-        return worker.garbage("eager message", came.length);
+    if (!decode({received.head, received.length}, &header))
+        return worker.garbage("eager message", received.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "message", came.length);
-    return on_eager_among_others(worker, *ep, header, came);
+        return worker.drop_from_unknown(header.sender, "message", received.length);
+    return on_eager_among_others(worker, *ep, header, received);
 }
 
 /// The earliest receive of all matches, and on_eager() does not end it by a callback.
 [[gnu::noinline]] ucs_status_t on_eager_otherwise(WorkerCore& worker, Endpoint& ep, Request& first,
-                                                  Header header, Came came) {
-    const std::size_t length = came.length - sizeof header;
+                                                  Header header, ReceivedMessage received) {
+    const std::size_t length = received.length - sizeof header;
     if (!is_short_tested(first, length))
-        return on_eager_among_others(worker, ep, header, came);
+        return on_eager_among_others(worker, ep, header, received);
     worker.space(true).posted.take_first();
-    take_short<false>(first, ep, came.data + sizeof header, length);
+    take_short<false>(first, ep, received.data + sizeof header, length);
     end_tested(worker, first, ep, header, length, 0);
     return UCS_OK;
 }
 
 // Other functions get copies: an object that others refer to is made in memory for every message.
 template <bool kIsMulti>
-[[gnu::always_inline]] inline ucs_status_t on_eager(WorkerCore& worker, const Came& came) {
+[[gnu::always_inline]] inline ucs_status_t on_eager(WorkerCore& worker,
+                                                    const ReceivedMessage& received) {
     Header header;
-    const std::size_t length = came.length - sizeof header;
+    const std::size_t length = received.length - sizeof header;
     if (length > kShortCopyMax) [[unlikely]]  // or shorter than a header
-        return on_long_eager(worker, came);
-    std::memcpy(&header, came.head, sizeof header);
+        return on_long_eager(worker, received);
+    std::memcpy(&header, received.head, sizeof header);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr) [[unlikely]]
-        return worker.of_nobody(header.sender, "message", came.length);
+        return worker.drop_from_unknown(header.sender, "message", received.length);
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
         auto& posted = worker.space(true).posted;
@@ -115,40 +116,41 @@ template <bool kIsMulti>
         if (request != nullptr && is_short(*request, length)) [[likely]] {
             posted.take_first();
             end_short<false>(worker, *request, *ep, {header.sender, kTagged, header.tag},
-                             came.data + sizeof header, length, 0, kIsMulti);
+                             received.data + sizeof header, length, 0, kIsMulti);
             return UCS_OK;
         }
         if (request != nullptr)
-            return on_eager_otherwise(worker, *ep, *request, header, came);
+            return on_eager_otherwise(worker, *ep, *request, header, received);
     }
-    return on_eager_among_others(worker, *ep, header, came);
+    return on_eager_among_others(worker, *ep, header, received);
 }
 
-ucs_status_t on_am_slowly(WorkerCore& worker, const Came& came) {
+ucs_status_t on_am_slowly(WorkerCore& worker, const ReceivedMessage& received) {
     Header header;
-    if (!decode({came.head, came.length}, &header))
-        return worker.garbage("active message", came.length);
+    if (!decode({received.head, received.length}, &header))
+        return worker.garbage("active message", received.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "active message", came.length);
-    worker.ams().take_eager(*ep, header, came.bytes().subspan(sizeof header));
+        return worker.drop_from_unknown(header.sender, "active message", received.length);
+    worker.ams().take_eager(*ep, header, received.bytes().subspan(sizeof header));
     return UCS_OK;
 }
 
-[[gnu::always_inline]] inline ucs_status_t on_am(WorkerCore& worker, const Came& came) {
+[[gnu::always_inline]] inline ucs_status_t on_am(WorkerCore& worker,
+                                                 const ReceivedMessage& received) {
     Header header;
-    if (came.length < sizeof header) [[unlikely]]
-        return on_am_slowly(worker, came);
-    std::memcpy(&header, came.head, sizeof header);
-    const std::size_t length = came.length - sizeof header;
+    if (received.length < sizeof header) [[unlikely]]
+        return on_am_slowly(worker, received);
+    std::memcpy(&header, received.head, sizeof header);
+    const std::size_t length = received.length - sizeof header;
     const AmWord word = AmWord::of(header);
     Endpoint* ep = worker.endpoints().find(header.sender);
     const AmHandler* handler = worker.ams().find(word.id);
     if (header.flags != 0 || ep == nullptr || handler == nullptr || !word.is_sound(length))
         [[unlikely]]
-        return on_am_slowly(worker, came);
-    AmCall call =
-        am_call(&worker, *ep, nullptr, word, came.data + sizeof header, length - word.header_bytes);
+        return on_am_slowly(worker, received);
+    AmCall call = am_call(&worker, *ep, nullptr, word, received.data + sizeof header,
+                          length - word.header_bytes);
     call.ep = ep->handle();  // last, so that it takes no register meanwhile
     call_am(worker, *handler, call);
     if (call.kept != nullptr) [[unlikely]]
@@ -156,30 +158,31 @@ ucs_status_t on_am_slowly(WorkerCore& worker, const Came& came) {
     return UCS_OK;
 }
 
-ucs_status_t on_am_rts(WorkerCore& worker, const Came& came) {
+ucs_status_t on_am_rts(WorkerCore& worker, const ReceivedMessage& received) {
     Header header;
-    if (!decode(came.bytes(), &header))
-        return worker.garbage("rendezvous of an active message", came.length);
+    if (!decode(received.bytes(), &header))
+        return worker.garbage("rendezvous of an active message", received.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "rendezvous of an active message", came.length);
-    worker.ams().take_rndv(*ep, header, came.bytes().subspan(sizeof header));
+        return worker.drop_from_unknown(header.sender, "rendezvous of an active message",
+                                        received.length);
+    worker.ams().take_rndv(*ep, header, received.bytes().subspan(sizeof header));
     return UCS_OK;
 }
 
 /// A transmit context receives nothing.
-ucs_status_t on_message_to_sender(WorkerCore& worker, const Came& came) {
-    return worker.garbage("message to a transmit context", came.length);
+ucs_status_t on_message_to_sender(WorkerCore& worker, const ReceivedMessage& received) {
+    return worker.garbage("message to a transmit context", received.length);
 }
 
-ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
+ucs_status_t on_rts(WorkerCore& worker, const ReceivedMessage& received) {
     Header header;
-    if (!decode(came.bytes(), &header))
-        return worker.garbage("rendezvous", came.length);
+    if (!decode(received.bytes(), &header))
+        return worker.garbage("rendezvous", received.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "rendezvous", came.length);
-    const WireBytes behind = came.bytes().subspan(sizeof header);
+        return worker.drop_from_unknown(header.sender, "rendezvous", received.length);
+    const WireBytes behind = received.bytes().subspan(sizeof header);
     if (take_lent(worker, *ep, header, behind))
         return UCS_OK;
     if ((header.flags & kAnnounced) != 0)
@@ -189,128 +192,130 @@ ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
     return UCS_OK;
 }
 
-ucs_status_t on_part(WorkerCore& worker, const Came& came) {
+ucs_status_t on_part(WorkerCore& worker, const ReceivedMessage& received) {
     Part part;
-    if (!decode({came.head, came.length}, &part))
-        return worker.garbage("part of a message", came.length);
+    if (!decode({received.head, received.length}, &part))
+        return worker.garbage("part of a message", received.length);
     Endpoint* ep = worker.endpoints().find(part.sender);
     if (ep == nullptr)
-        return worker.of_nobody(part.sender, "part of a message", came.length);
-    return worker.receiver().take_part(*ep, {came.data + sizeof part, came.length - sizeof part})
+        return worker.drop_from_unknown(part.sender, "part of a message", received.length);
+    return worker.receiver().take_part(*ep,
+                                       {received.data + sizeof part, received.length - sizeof part})
                ? UCS_OK
-               : worker.garbage("part of a message", came.length);
+               : worker.garbage("part of a message", received.length);
 }
 
-ucs_status_t on_data(WorkerCore& worker, const Came& came) {
+ucs_status_t on_data(WorkerCore& worker, const ReceivedMessage& received) {
     DataMessage message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("data of a rendezvous", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("data of a rendezvous", received.length);
     Endpoint* ep = worker.endpoints().find(message.head.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.head.sender, "data of a rendezvous", came.length);
+        return worker.drop_from_unknown(message.head.sender, "data of a rendezvous",
+                                        received.length);
     return ep->rndv_receiver().on_data(message, worker.requests().find(message.head.receive_id))
                ? UCS_OK
-               : worker.garbage("data of a rendezvous", came.length);
+               : worker.garbage("data of a rendezvous", received.length);
 }
 
-ucs_status_t on_rtr(WorkerCore& worker, const Came& came) {
+ucs_status_t on_rtr(WorkerCore& worker, const ReceivedMessage& received) {
     RtrMessage message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("offer to write", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("offer to write", received.length);
     Endpoint* ep = worker.endpoints().find(message.rtr.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.rtr.sender, "offer to write", came.length);
+        return worker.drop_from_unknown(message.rtr.sender, "offer to write", received.length);
     if (ep->state() != EpState::kReady)
-        return worker.garbage("offer to write", came.length);
+        return worker.garbage("offer to write", received.length);
     if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id),
                            ep->connector().domain_of_peer(ep->peer_rail())))
         worker.count(WorkerCounter::kGarbage);
     return UCS_OK;
 }
 
-ucs_status_t on_put(WorkerCore& worker, const Came& came) {
+ucs_status_t on_put(WorkerCore& worker, const ReceivedMessage& received) {
     PutMessage message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("put", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("put", received.length);
     Endpoint* ep = worker.endpoints().find(message.head.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.head.sender, "put", came.length);
+        return worker.drop_from_unknown(message.head.sender, "put", received.length);
     ep->rma_target.on_put(message);
     return UCS_OK;
 }
 
-ucs_status_t on_rma_request(WorkerCore& worker, const Came& came) {
+ucs_status_t on_rma_request(WorkerCore& worker, const ReceivedMessage& received) {
     RmaRequest message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("get or atomic", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("get or atomic", received.length);
     Endpoint* ep = worker.endpoints().find(message.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.sender, "get or atomic", came.length);
+        return worker.drop_from_unknown(message.sender, "get or atomic", received.length);
     ep->rma_target.on_request(message);
     return UCS_OK;
 }
 
-ucs_status_t on_get_data(WorkerCore& worker, const Came& came) {
+ucs_status_t on_get_data(WorkerCore& worker, const ReceivedMessage& received) {
     GetMessage message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("data of a get", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("data of a get", received.length);
     Endpoint* ep = worker.endpoints().find(message.head.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.head.sender, "data of a get", came.length);
+        return worker.drop_from_unknown(message.head.sender, "data of a get", received.length);
     return ep->rma.on_data(message, worker.requests().find(message.head.op_id))
                ? UCS_OK
-               : worker.garbage("data of a get", came.length);
+               : worker.garbage("data of a get", received.length);
 }
 
-ucs_status_t on_notice(WorkerCore& worker, const Came& came) {
+ucs_status_t on_notice(WorkerCore& worker, const ReceivedMessage& received) {
     Notice message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("notice of a put", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("notice of a put", received.length);
     Endpoint* ep = worker.endpoints().find(message.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.sender, "notice of a put", came.length);
+        return worker.drop_from_unknown(message.sender, "notice of a put", received.length);
     ep->rma_target.on_notice(message);
     return UCS_OK;
 }
 
-ucs_status_t on_control(WorkerCore& worker, const Came& came) {
-    if (take_ats(worker, came.bytes()))
+ucs_status_t on_control(WorkerCore& worker, const ReceivedMessage& received) {
+    if (take_ats(worker, received.bytes()))
         return UCS_OK;
     Control message;
-    if (!decode(came.bytes(), &message))
-        return worker.garbage("control message", came.length);
+    if (!decode(received.bytes(), &message))
+        return worker.garbage("control message", received.length);
     Endpoint* ep = worker.endpoints().find(message.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.sender, "control message", came.length);
+        return worker.drop_from_unknown(message.sender, "control message", received.length);
     ep->on_control(message);
     return UCS_OK;
 }
 
-ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
+ucs_status_t on_wireup(WorkerCore& worker, const ReceivedMessage& received) {
     Wireup wireup;
     WireBytes behind;
-    if (!decode(came.bytes(), &wireup, &behind))
-        return worker.garbage("wire-up", came.length);
+    if (!decode(received.bytes(), &wireup, &behind))
+        return worker.garbage("wire-up", received.length);
     if (wireup.version != kWireVersion || wireup.to != worker.id()) {
         TW_LOG_REPEATED(
             ucs::LogLevel::kError, worker.refusals.due("wire-up"),
             "wire-up message of worker %016lx refused: it has version %u and is for worker %016lx; "
             "expected version %u, for worker %016lx",
             wireup.from, wireup.version, wireup.to, kWireVersion, worker.id());
-        return worker.garbage("wire-up", came.length);
+        return worker.garbage("wire-up", received.length);
     }
     if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello) {
         HelloMessage hello;
         const bool is_taken =
             decode(behind, &hello) && worker.peers().on_hello(wireup.from, std::move(hello));
-        return is_taken ? UCS_OK : worker.garbage("hello", came.length);
+        return is_taken ? UCS_OK : worker.garbage("hello", received.length);
     }
     OfferMessage message;
     if (!decode(behind, &message))
-        return worker.garbage("offer", came.length);
+        return worker.garbage("offer", received.length);
     auto* const ep = static_cast<Endpoint*>(worker.peers().endpoint_to(wireup.from));
     if (ep == nullptr)
-        return worker.garbage("offer of nobody", came.length);
+        return worker.garbage("offer of nobody", received.length);
     if (message.offer.id != ep->id)
         return UCS_OK;  // of an earlier connection
     switch (static_cast<WireupOp>(wireup.op)) {
@@ -336,14 +341,14 @@ ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
     return UCS_OK;
 }
 
-using Handler = ucs_status_t (*)(WorkerCore&, const Came&);
+using Handler = ucs_status_t (*)(WorkerCore&, const ReceivedMessage&);
 
-Came came_of(void* data, size_t length) {
+ReceivedMessage received_message(void* data, size_t length) {
     const auto* bytes = static_cast<const std::byte*>(data);
     return {bytes, bytes, length};
 }
 
-Came came_of(const void* head, void* data, size_t length) {
+ReceivedMessage received_message(const void* head, void* data, size_t length) {
     return {static_cast<const std::byte*>(head), static_cast<const std::byte*>(data), length};
 }
 
@@ -351,7 +356,7 @@ Came came_of(const void* head, void* data, size_t length) {
 template <Handler kHandler, class... Where>
 [[gnu::noinline, gnu::cold]] ucs_status_t tell_and_take(WorkerCore* worker, Where... where) {
     worker->requests().tell_ends();
-    return kHandler(*worker, came_of(where...));
+    return kHandler(*worker, received_message(where...));
 }
 
 /// A transport gives the message in progress, where nothing else of the library is under way. Ends
@@ -361,7 +366,7 @@ template <Handler kHandler, class... Where>
     auto* const worker = static_cast<WorkerCore*>(arg);
     if (worker->has_deferred()) [[unlikely]]
         return tell_and_take<kHandler>(worker, where...);
-    return kHandler(*worker, came_of(where...));
+    return kHandler(*worker, received_message(where...));
 }
 
 template <Handler kHandler>
@@ -378,7 +383,7 @@ ucs_status_t handle_with_head(void* arg, const void* head, void* data, size_t le
 ucs_status_t hear_reset(void* arg, void* data, size_t length, unsigned) {
     WorkerCore& worker = *static_cast<WorkerCore*>(arg);
     Control message;
-    if (!decode(came_of(data, length).bytes(), &message) ||
+    if (!decode(received_message(data, length).bytes(), &message) ||
         message.operation() != ControlOp::kReset)
         return UCS_OK;
     if (Endpoint* const ep = worker.endpoints().find(message.sender))

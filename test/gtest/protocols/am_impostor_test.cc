@@ -233,10 +233,10 @@ TEST_F(MsgAmImpostor, a_length_without_data_behind_it_harms_nobody) {
 TEST_F(MsgAmImpostor, messages_of_nobody_and_without_a_handler_are_dropped) {
     ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
     for (const AmId am : {AmId::kAm, AmId::kAmRts}) {
-        Bytes of_nobody = request(3, 10);
+        Bytes from_unknown = request(3, 10);
         const std::uint32_t name = impostor_.name() + 5;
-        std::memcpy(of_nobody.data(), &name, sizeof name);
-        expect_garbage(am, of_nobody);
+        std::memcpy(from_unknown.data(), &name, sizeof name);
+        expect_garbage(am, from_unknown);
     }
     Bytes unknown;
     append(&unknown, proto::Header{impostor_.name(), 0, AmWord::encode(2, 0)});

@@ -47,7 +47,7 @@ struct FakeDeviceOwner {
     std::vector<Arrived> arrived;
     std::vector<Request*> places;  // of messages that were announced; null: matched by software
     bool has_announced = true;
-    unsigned garbage = 0, of_nobody = 0;
+    unsigned garbage = 0, from_unknown = 0;
 
     static const proto::DeviceTagCalls kDeviceCalls;
 
@@ -83,9 +83,9 @@ constinit const proto::DeviceTagCalls FakeDeviceOwner::kDeviceCalls{
             ++of(owner).garbage;
             return UCS_OK;
         },
-    .of_nobody =
+    .drop_from_unknown =
         [](void* owner, std::uint32_t, const char*, std::size_t) {
-            ++of(owner).of_nobody;
+            ++of(owner).from_unknown;
             return UCS_OK;
         },
 };
@@ -400,15 +400,15 @@ TEST_F(DeviceTagsPart, messages_that_the_device_did_not_match_are_checked) {
     EXPECT_EQ(tags_->on_eager(bytes.data(), 8, UCT_CB_PARAM_FLAG_MORE, 1, ours), UCS_OK);
     EXPECT_EQ(owner_.garbage, 1U);
     EXPECT_EQ(tags_->on_eager(bytes.data(), 8, 0, 1, nobodys), UCS_OK);
-    EXPECT_EQ(owner_.of_nobody, 1U);
+    EXPECT_EQ(owner_.from_unknown, 1U);
     EXPECT_EQ(tags_->on_eager(bytes.data(), 8, 0, 1, ours), UCS_OK);
     ASSERT_EQ(owner_.arrived.size(), 1U);
     EXPECT_EQ(owner_.arrived[0].from, &peer);
-    const Placeholder place{peer.id, 0}, of_nobody{peer.id + 1, 0};
+    const Placeholder place{peer.id, 0}, from_unknown{peer.id + 1, 0};
     EXPECT_EQ(tags_->on_request(&place, sizeof place - 1, 1), UCS_OK);
     EXPECT_EQ(owner_.garbage, 2U);
-    EXPECT_EQ(tags_->on_request(&of_nobody, sizeof of_nobody, 1), UCS_OK);
-    EXPECT_EQ(owner_.of_nobody, 2U);
+    EXPECT_EQ(tags_->on_request(&from_unknown, sizeof from_unknown, 1), UCS_OK);
+    EXPECT_EQ(owner_.from_unknown, 2U);
     EXPECT_EQ(tags_->on_request(&place, sizeof place, 1), UCS_OK);
     EXPECT_EQ(owner_.places, std::vector<Request*>{nullptr});
 }
