@@ -64,12 +64,7 @@ ROOMS_OF = "src/protocols/"
 ROOMS = ("wire", "port", "index", "cost", "completion", "request", "match", "connect", "transfer",
          "eager", "rndv", "rma", "am", "offload", "worker", "cm", "facade")
 HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
-UPWARD = {
-    "cost/rail_costs.cc": {"transfer/transfer.hpp"},
-    "cost/scheme.cc": {"request/rail.hpp"},
-    "transfer/send_queue.cc": {"worker/peer_table.hpp"},
-    "eager/eager_sender.cc": {"worker/fast_path.hpp"},
-}
+UPWARD = {}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GENERATED = {"tagwire_version.h"}

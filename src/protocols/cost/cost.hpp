@@ -66,6 +66,9 @@ class Curve {
     std::vector<Knot> knots_;
 };
 
+/// The most that one read or write moves: a longer one would keep one peer's progress to itself.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
 /// Costs and capabilities of a transport on a device.
 struct RailCosts {
     double overhead_ns = 0;  // either side's work for one message

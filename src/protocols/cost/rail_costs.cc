@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/eager_header.hpp"
 
 namespace tagwire::proto {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/cost/scheme.hpp"
 
-#include "protocols/request/rail.hpp"
+#include "protocols/cost/cost.hpp"
 
 namespace tagwire::proto {
 
-unsigned available_schemes(const Rail& rail, const RndvFacts& facts) {
+unsigned available_schemes(const RailCosts& rail, const RndvFacts& facts) {
     unsigned available = scheme_bit(RndvScheme::kCopy);
-    if (rail.can_get() && facts.has_peer_key && facts.can_write_here)
+    if (rail.can_get && facts.has_peer_key && facts.can_write_here)
         available |= scheme_bit(RndvScheme::kGet);
-    if (rail.can_put() && facts.peer_can_put && facts.can_give_key)
+    if (rail.can_put && facts.peer_can_put && facts.can_give_key)
         available |= scheme_bit(RndvScheme::kPut);
     return available;
 }

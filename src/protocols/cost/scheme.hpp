@@ -6,7 +6,7 @@
 
 namespace tagwire::proto {
 
-class Rail;
+struct RailCosts;
 
 /// In the order of the choices of TAGWIRE_RNDV_SCHEME.
 enum class RndvScheme : std::uint8_t {
@@ -30,7 +30,7 @@ constexpr unsigned scheme_bit(RndvScheme scheme) {
 }
 
 /// Schemes that would work over the lane, as bits.
-unsigned available_schemes(const Rail& rail, const RndvFacts& facts);
+unsigned available_schemes(const RailCosts& rail, const RndvFacts& facts);
 
 /// Picks from `available`: `wanted`, else a copy; for kAuto a read, else a write whose key is taken
 /// back, else a copy.

@@ -1,31 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends eager messages of an endpoint: in one piece or in parts, or as a tagged message where the
-// lane's device matches tags.
+// lane's device matches tags. A plain message that fits one buffer of a free lane does without it
+// (endpoint_send.cc).
 #pragma once
 
 #include <ucs/type/status.h>
 
 #include <cstdint>
 
+#include "protocols/cost/copy_chooser.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/lane_state.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/transfer/steps.hpp"
 
 namespace tagwire::proto {
 
 struct Envelope;
-struct Outgoing;
+
+/// The world of a sender of eager messages.
+struct EagerSenderPorts {
+    const WorkerPort& worker;
+    MatchPeer& peer;
+    const LaneState& lane;
+    CopyChooser& copies;
+    Steps& steps;
+    void* owner;
+    /// The receiver is to time the message, which begins at `*begun`.
+    bool (*is_timed)(void* owner, const Request& request, std::uint64_t* begun);
+};
 
 class EagerSender {
   public:
-    explicit EagerSender(Endpoint& ep) : ep_(ep) {}
+    explicit EagerSender(const EagerSenderPorts& ports) : to_(ports) {}
     EagerSender(const EagerSender&) = delete;
     EagerSender& operator=(const EagerSender&) = delete;
 
-    /// Sends a plain message that fits one buffer of a free lane, without a request: messages that
-    /// an urgent one passes may have them all. False: it is not plain, too long, or has to wait.
-    bool try_send_at_once(const Outgoing& message);
-    /// As try_send_at_once(), of a message that asks for nothing (is_plain_send()) and is longer
-    /// than a short one; in a few steps, over lanes with nothing to do behind it.
-    bool try_send_plain(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -39,7 +50,7 @@ class EagerSender {
     ucs_status_t send_tagged(Request& request);
     ucs_status_t track_transmission(Request& request);
 
-    Endpoint& ep_;
+    const EagerSenderPorts to_;
     std::uint32_t placeholders_ = 0;  // sent
 };
 

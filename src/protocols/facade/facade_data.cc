@@ -73,7 +73,7 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
                                                      const tw_op_t* op) {
     const bool is_injected = op != nullptr && (op->flags & TW_OP_INJECT) != 0;
     return (!is_injected || length <= ep.worker.options().inject_bytes) &&
-           ep.eager().try_send_plain(data, length, tag, is_tagged);
+           ep.try_send_plain(data, length, tag, is_tagged);
 }
 
 /// The fast path of what is_plain(), but not short, or of a worker with a lock. Nothing here

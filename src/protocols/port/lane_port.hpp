@@ -31,6 +31,7 @@ struct LaneCalls {
     void (*add_control)(void* owner, const Control& message);
     ucs_status_t (*send_now)(void* owner, const Control& message);
     void (*run)(void* owner);
+    void (*stall)(void* owner);
     EpState (*state)(const void* owner);
     bool (*is_quiet)(const void* owner);
     bool (*has_waiting)(const void* owner);
@@ -83,6 +84,8 @@ class LanePort {
     }
     /// Sends what waits.
     void run() const { calls_->run(owner_); }
+    /// Progress sends what waits.
+    void stall() const { calls_->stall(owner_); }
 
     EpState state() const { return calls_->state(owner_); }
     /// The status that it has ended with; UCS_OK: it has not.

@@ -12,6 +12,7 @@
 
 namespace tagwire::proto {
 
+class Attention;
 enum class RegUse : std::uint8_t;
 struct MatchPeer;
 struct Options;
@@ -24,6 +25,7 @@ struct WorkerCalls {
     void (*finish)(void* owner, Request& request, ucs_status_t status);
     RegLease* (*cache_region)(void* owner, const Request& request, std::size_t domain, RegUse use);
     std::uint64_t (*arrivals)(const void* owner);
+    void (*drained)(void* owner, Request& request, ucs_status_t status);
 };
 
 struct WorkerPort {
@@ -32,6 +34,7 @@ struct WorkerPort {
     WorkerCounters& counters;
     const Options& options;
     RequestTable& requests;
+    Attention& attention;
     const bool has_cache;  // of registrations
 
     void count(WorkerCounter counter, std::uint64_t amount = 1) const {
@@ -53,6 +56,10 @@ struct WorkerPort {
     }
     /// Messages of programs that have come: to a transmit context, those of its worker.
     std::uint64_t arrivals() const { return calls.arrivals(owner); }
+    /// The last read or write has ended of a request that has lost its endpoint.
+    void drained(Request& request, ucs_status_t status) const {
+        calls.drained(owner, request, status);
+    }
 };
 
 }  // namespace tagwire::proto

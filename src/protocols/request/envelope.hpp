@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "protocols/request/outgoing.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/wire/am_header.hpp"
 #include "protocols/wire/eager_header.hpp"
@@ -21,6 +22,14 @@ inline Envelope envelope_of(const Request& request, std::uint32_t sender) {
                       : id);
     if ((request.flags & TW_OP_IMM) != 0)
         envelope.add_imm(request.done.imm);
+    return envelope;
+}
+
+/// The envelope of a plain send, or of one that is_plain_send_with_imm().
+inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
+    Envelope envelope = Envelope::of(sender, message.is_tagged, message.tag);
+    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0)
+        envelope.add_imm(message.op->imm);
     return envelope;
 }
 

@@ -29,4 +29,20 @@ inline bool is_urgent(const tw_op_t* op) {
     return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
 }
 
+/// Flags of sends that are over when the transport has taken them.
+inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+/// Flags of active messages that are over likewise; a short one is as urgent messages are.
+inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
+
+inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
+    return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
+                             op->request == nullptr && op->done == nullptr && op->cq == nullptr);
+}
+
+/// Plain but for an immediate, which it has.
+inline bool is_plain_send_with_imm(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_IMM) != 0 &&
+           is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
+}
+
 }  // namespace tagwire::proto

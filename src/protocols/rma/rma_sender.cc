@@ -154,12 +154,6 @@ ucs_status_t RmaSender::start(Request& request) {
     return status;
 }
 
-bool RmaSender::has_begun(const Request& request) {
-    const RmaOp& op = *request.rma;
-    return request.offset > 0 || op.by_messages || op.phase != RmaPhase::kMove ||
-           !op.pieces.empty() || op.is_emulated;
-}
-
 // ---- Steps
 
 /// UCS_INPROGRESS: a transfer, a piece or a reply is to end first.

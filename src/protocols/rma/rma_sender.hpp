@@ -80,8 +80,6 @@ class RmaSender {
     bool is_asked(const Request& request) const;
     /// One more operation may be asked for.
     bool may_ask() const { return unanswered_ < kAskedMax; }
-    /// Some of it may have taken effect.
-    static bool has_begun(const Request& request);
     /// start() has begun it, and it is in no queue.
     void begun(Request& request);
     /// Takes the step that waited for room of the lane. UCS_ERR_NO_RESOURCE: it waits on.

@@ -19,18 +19,20 @@ ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
     const Domain& domain = to_.lane.rail().domain();
     const std::size_t index = to_.lane.rail().domain_index();
     const bool is_put = request.rma->kind == RmaKind::kPut;
-    auto transfer = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
-        auto& own = *static_cast<RmaSender*>(done.transfer->mover);
-        if (own.to_.lane.state == EpState::kFailed)
-            return;  // which ends what waits
-        const bool is_late =
-            done.transfer->is_put && done.transfer->has_lost_rail && status == UCS_OK;
-        end_transfer(done);
-        if (is_late)
-            own.await_down(done);
-        else
-            own.transfer_ended(done, status);
-    });
+    const TransferPorts ports{to_.worker, to_.peer.lane};
+    auto transfer =
+        std::make_unique<Transfer>(request, ports, [](Request& done, ucs_status_t status) {
+            auto& own = *static_cast<RmaSender*>(done.transfer->mover);
+            if (own.to_.lane.state == EpState::kFailed)
+                return;  // which ends what waits
+            const bool is_late =
+                done.transfer->is_put && done.transfer->has_lost_rail && status == UCS_OK;
+            end_transfer(done);
+            if (is_late)
+                own.await_down(done);
+            else
+                own.transfer_ended(done, status);
+        });
     transfer->mover = this;
     TransferPart& own = transfer->own;
     own.key = key.bundle;  // which the operation holds

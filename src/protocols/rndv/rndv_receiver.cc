@@ -133,7 +133,8 @@ RndvScheme RndvReceiver::scheme_for(const Request& request, const Rts& rts, bool
         !domain.registers_cheaply && (!gives_handle || !rail().connects_to_iface());
     facts.has_peer_key = has_key;
     facts.peer_can_put = (rts.flags & kRtsCanPut) != 0;
-    return pick_scheme(available_schemes(rail(), facts), to_.worker.options.scheme(), facts);
+    return pick_scheme(available_schemes(rail().costs(), facts), to_.worker.options.scheme(),
+                       facts);
 }
 
 /// The receiver learns from such a message: data of active messages waits for the program.
@@ -185,7 +186,8 @@ bool RndvReceiver::try_read_lent(Request& request, const Rts& rts, const tagwire
 
 std::unique_ptr<Transfer> RndvReceiver::make_lent_read(Request& request, const Rts& rts,
                                                        const tagwire_uct_loan_t& loan) {
-    auto read = std::make_unique<Transfer>(request, [](Request& of, ucs_status_t status) {
+    const TransferPorts ports{to_.worker, to_.peer.lane};
+    auto read = std::make_unique<Transfer>(request, ports, [](Request& of, ucs_status_t status) {
         receiver_of(of).lent_read_ended(of, status);
     });
     read->mover = this;
@@ -201,8 +203,10 @@ std::unique_ptr<Transfer> RndvReceiver::make_read(Request& request, const Rts& r
                                                   std::span<const std::byte> key) {
     const Domain& domain = rail().domain();
     const std::size_t index = rail().domain_index();
-    auto read = std::make_unique<Transfer>(
-        request, [](Request& of, ucs_status_t status) { receiver_of(of).read_ended(of, status); });
+    const TransferPorts ports{to_.worker, to_.peer.lane};
+    auto read = std::make_unique<Transfer>(request, ports, [](Request& of, ucs_status_t status) {
+        receiver_of(of).read_ended(of, status);
+    });
     read->mover = this;
     read->timing = timing_for(request, rts);
     TransferPart& own = read->own;

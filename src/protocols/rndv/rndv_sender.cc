@@ -434,7 +434,8 @@ std::unique_ptr<Transfer> RndvSender::make_write(Request& request, const Rtr& rt
     if (!rail().can_put() || key.size() != domain.attr.rkey_packed_size ||
         !can_put_from(request, domain))
         return nullptr;
-    auto write = std::make_unique<Transfer>(request, [](Request& of, ucs_status_t status) {
+    const TransferPorts ports{to_.worker, to_.peer.lane};
+    auto write = std::make_unique<Transfer>(request, ports, [](Request& of, ucs_status_t status) {
         static_cast<RndvSender*>(of.transfer->mover)->all_is_written(of, status);
     });
     write->mover = this;

@@ -23,6 +23,7 @@
 // 5. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
 #pragma once
 
+#include <ucs/type/status.h>
 #include <uct/api/uct.h>
 
 #include <algorithm>
@@ -31,26 +32,66 @@
 #include <cstdint>
 #include <utility>
 
+#include "protocols/connect/closing.hpp"
 #include "protocols/index/fifo.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/peer_port.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/lane_state.hpp"
+#include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/request/room_waiter.hpp"
+#include "protocols/transfer/flushes.hpp"
+#include "protocols/transfer/send_window.hpp"
+#include "protocols/transfer/steps.hpp"
 #include "protocols/wire/control_message.hpp"
 
 namespace tagwire::proto {
-
-struct Outgoing;
-
-/// Some of it has gone.
-bool has_begun(const Request& request);
 
 /// The place in arrays that have one element for each line.
 constexpr std::size_t index_of(Line line) {
     return static_cast<std::size_t>(line);
 }
 
+/// The protocols whose operations wait in a queue; the first argument of each is their owner.
+struct SendCalls {
+    /// Begins the operation, or goes on with it. UCS_OK: it has ended. UCS_INPROGRESS: it is
+    /// outstanding. UCS_ERR_NO_RESOURCE: to be called again.
+    ucs_status_t (*start)(void* owner, Request& request);
+    /// start() has begun it, and no line has it any more.
+    void (*begun)(void* owner, Request& request);
+    /// Takes the next step of the first of kSteps, kReplies or kData, which leaves the queue with
+    /// its last one. UCS_ERR_NO_RESOURCE: it waits on.
+    ucs_status_t (*step)(void* owner, Request& request);
+    /// The owner of the memory carries out the one-sided operation. With kReady.
+    bool (*is_asked)(const void* owner, const Request& request);
+    /// One more of those may begin.
+    bool (*may_ask)(const void* owner);
+    /// Some of those have begun whose reply has not come.
+    bool (*awaits_replies)(const void* owner);
+    /// Sends a piece of the data that the peer gets. UCS_ERR_NO_ELEM: it gets nothing.
+    ucs_status_t (*send_get)(void* owner);
+    /// The reply to a one-sided operation of the peer has gone.
+    void (*reply_has_gone)(void* owner);
+};
+
+/// The world of a send queue.
+struct SendQueuePorts {
+    const WorkerPort& worker;
+    const MatchPeer& peer;
+    const PeerPort& table;
+    const LaneState& lane;
+    const Closing& closing;
+    const Outstanding& outstanding;
+    const SendWindow& window;
+    Flushes& flushes;
+    void* owner;
+    const SendCalls& calls;
+};
+
 class SendQueue {
   public:
-    explicit SendQueue(Endpoint& ep) : ep_(ep) {}
+    explicit SendQueue(const SendQueuePorts& ports) : to_(ports) {}
     SendQueue(const SendQueue&) = delete;
     SendQueue& operator=(const SendQueue&) = delete;
 
@@ -74,6 +115,8 @@ class SendQueue {
     }
     /// A new urgent message overtakes only what it may.
     bool may_pass_urgently() const;
+    /// The operation need not wait: all that must begin first has begun, and the peer wants it.
+    bool may_start(const Request& request) const;
     /// A new one-sided operation that goes by the lane overtakes none.
     bool may_pass_directly() const { return of(Line::kDirect).empty() && fences_.empty(); }
     /// Replies to requests of the peer that wait for the transport.
@@ -84,9 +127,6 @@ class SendQueue {
     void push_control(const Control& message);
     /// Queues it without sending; the next call that sends, or progress, does.
     void add_control(const Control& message);
-    /// A message of the program: it has ended, is outstanding, or waits here. nullptr: there is no
-    /// room for its request.
-    Request* begin(const Outgoing& message);
     /// A new operation: it has ended, is outstanding, or waits here. False: there is no room for a
     /// copy of what it injects, and nothing has happened.
     bool submit(Request& request);
@@ -120,14 +160,7 @@ class SendQueue {
 
     // ---- Steps
 
-    /// A call begins to send. A step is a message, a part of one or a piece of a transfer.
-    void begin_steps() { steps_left_ = kStepsMax; }
-    bool may_step() {
-        if (steps_left_ == 0)
-            return false;
-        --steps_left_;
-        return true;
-    }
+    Steps& steps() { return steps_; }
     /// Progress tries again whatever waits for room.
     void stall();
     /// True if stall() was called.
@@ -149,23 +182,18 @@ class SendQueue {
     void add(Line line, Request& request);
     Line line_of_new(const Request& request) const;
     bool is_among_parts(Line line) const;
-    bool may_start(const Request& request) const;
     bool may_start_message(const Request& request) const;
     bool may_ask(const Request& request) const;
     bool may_need_no_room() const;
     ucs_status_t start(Request& request);
-    /// start() has begun it, and no line has it any more.
-    void started(Request& request);
-
     Step take_turn(bool is_ring_full);
     Step drain_controls();
     Step drain_operation(Line line);
     Step drain_step(Line line);
+    Step drain_gets();
     Step drain_moves();
     bool move_pieces(Request& request);
 
-    /// Steps of one call: a fast receiver cannot keep the sender inside one call.
-    static constexpr unsigned kStepsMax = 64;
     /// Steps that beginning some pieces takes: they may move at once.
     static constexpr unsigned kStepsOfPieces = 8;
     /// Control messages before the turn of a line.
@@ -173,7 +201,7 @@ class SendQueue {
     /// Turns of a round: those of the lines, then that of the gets.
     static constexpr unsigned kTurns = kLines + 1;
 
-    Endpoint& ep_;
+    const SendQueuePorts to_;
     std::array<RequestQueue, kLines> lines_;
     RequestList fences_;  // of the operations that wait, by Request::list_link
     Fifo<Control> controls_;
@@ -181,7 +209,7 @@ class SendQueue {
     unsigned turn_ = 0;        // whose is next
     unsigned full_ = 0;        // bits of the turns that have found no room since drain() began
     bool is_stalled_ = false;  // run() is repeated in progress
-    unsigned steps_left_ = 0;  // of this call
+    Steps steps_;
     RoomWaiter<SendQueue> room_{*this};
 };
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The turns of a send queue: whether an operation may begin, and the steps of the lines.
-#include <algorithm>
-#include <array>
 
+#include "protocols/request/attention.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/request/rma_op.hpp"
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/limits.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -37,12 +35,6 @@ constexpr unsigned kMessageBits = bit_of(Line::kUrgent) | bit_of(Line::kMessages
 
 // ---- May it begin
 
-bool has_begun(const Request& request) {
-    return request.kind == RequestKind::kRma
-               ? RmaSender::has_begun(request)
-               : request.offset > 0 || request.has_gone || request.is_announced;
-}
-
 /// The first of a line is a message that has gone in part.
 bool SendQueue::is_among_parts(Line line) const {
     const Request* first = of(line).front();
@@ -50,7 +42,7 @@ bool SendQueue::is_among_parts(Line line) const {
 }
 
 bool SendQueue::may_pass_urgently() const {
-    return ep_.state() == EpState::kReady && !ep_.closing().has_asked() && controls_.empty() &&
+    return to_.lane.state == EpState::kReady && !to_.closing.has_asked() && controls_.empty() &&
            of(Line::kUrgent).empty() && !is_among_parts(Line::kMessages);
 }
 
@@ -70,13 +62,13 @@ bool SendQueue::may_start(const Request& request) const {
     if (fence != nullptr && fence->order < request.order && request.stream != Line::kUrgent)
         return false;
     if (!may_start_message(request) ||
-        ((ep_.is_paused() || !ep_.window().is_open()) && is_held_back(request)))
+        ((to_.lane.is_paused || !to_.window.is_open()) && is_held_back(request)))
         return false;
     if (request.kind == RequestKind::kRma) {
         if (!may_ask(request))
             return false;
-    } else if (ep_.outstanding[index_of(Line::kMessages)].size() +
-                   ep_.outstanding[index_of(Line::kUrgent)].size() + ep_.flushes().size() >=
+    } else if (to_.outstanding[index_of(Line::kMessages)].size() +
+                   to_.outstanding[index_of(Line::kUrgent)].size() + to_.flushes.size() >=
                kNamedMax) {
         return false;
     }
@@ -88,8 +80,8 @@ bool SendQueue::may_start(const Request& request) const {
         if (first != nullptr && first->order < request.order)
             return false;
     }
-    return !is_fence ||
-           (outstanding_count(ep_) == 0 && ep_.flushes().is_empty() && !ep_.rma.awaits_replies());
+    return !is_fence || (to_.outstanding.operations() == 0 && to_.flushes.is_empty() &&
+                         !to_.calls.awaits_replies(to_.owner));
 }
 
 /// Enough replies have come; and no put by messages has begun in another line.
@@ -99,14 +91,14 @@ bool SendQueue::may_ask(const Request& request) const {
         return first != nullptr && first != &request && is_put_in_parts(*first);
     };
     const bool is_free =
-        ep_.rma.may_ask() && !is_in_parts(Line::kMessages) && !is_in_parts(Line::kAsked);
-    return is_free || (request.stream != Line::kAsked && !ep_.rma.is_asked(request));
+        to_.calls.may_ask(to_.owner) && !is_in_parts(Line::kMessages) && !is_in_parts(Line::kAsked);
+    return is_free || (request.stream != Line::kAsked && !to_.calls.is_asked(to_.owner, request));
 }
 
 /// The transport has refused something, but not the first of a line that needs no room for a
 /// message.
 bool SendQueue::may_need_no_room() const {
-    if (ep_.closing().has_asked())
+    if (to_.closing.has_asked())
         return false;
     const auto is_new = [&](Line line) { return !of(line).empty() && (full_ & bit_of(line)) == 0; };
     return is_new(Line::kSteps) || is_new(Line::kMoves) ||
@@ -118,7 +110,7 @@ ucs_status_t SendQueue::start(Request& request) {
     const bool is_fence = RequestList::is_linked(request);
     if (is_fence)
         fences_.erase(request);
-    const ucs_status_t status = ep_.start(request);
+    const ucs_status_t status = to_.calls.start(to_.owner, request);
     if (is_fence && status == UCS_ERR_NO_RESOURCE)
         fences_.push_front(request);
     return status;
@@ -127,31 +119,32 @@ ucs_status_t SendQueue::start(Request& request) {
 // ---- Turns
 
 uct_ep_h SendQueue::drainable() const {
-    return ep_.state() == EpState::kReady ? ep_.lane() : nullptr;
+    return to_.lane.state == EpState::kReady ? to_.lane.ep : nullptr;
 }
 
 void SendQueue::drained() {
-    ep_.update_direct();
+    to_.peer.lane.update_direct();
 }
 
 /// Sends what waits. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits, or only for
 /// something else.
 ucs_status_t SendQueue::drain() {
-    const Walk walk(ep_.worker.attention());
-    begin_steps();
+    const Walk walk(to_.worker.attention);
+    steps_.begin();
     full_ = 0;
     bool is_ring_full = false;
-    for (unsigned idle = 0; idle < kTurns && ep_.state() == EpState::kReady && steps_left_ > 0;) {
+    for (unsigned idle = 0;
+         idle < kTurns && to_.lane.state == EpState::kReady && steps_.has_left();) {
         const Step of_controls = is_ring_full ? Step::kFull : drain_controls();
         is_ring_full = of_controls == Step::kFull;
-        const bool is_leaving = ep_.closing().has_asked();  // all else waits for the answer
+        const bool is_leaving = to_.closing.has_asked();  // all else waits for the answer
         if (is_leaving && of_controls != Step::kDone)
             break;
         const Step step = is_leaving ? Step::kIdle : take_turn(is_ring_full);
         const bool has_moved = of_controls == Step::kDone || step == Step::kDone;
         idle = has_moved ? 0 : idle + 1;
     }
-    if (steps_left_ == 0 && ep_.state() == EpState::kReady) {
+    if (!steps_.has_left() && to_.lane.state == EpState::kReady) {
         stall();  // the rest is for the next calls of progress
         return UCS_OK;
     }
@@ -171,24 +164,24 @@ SendQueue::Step SendQueue::take_turn(bool is_ring_full) {
         step = drain_operation(line);
     else if (turn < kLines)
         step = line == Line::kMoves ? drain_moves() : drain_step(line);
-    else if (ep_.rma_target.has_gets())  // data that the peer gets from us
-        step = ep_.rma_target.send_piece() == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
+    else
+        step = drain_gets();
     if (step == Step::kFull)
         full_ |= bit;
-    if (step == Step::kDone && steps_left_ > 0)
-        --steps_left_;
+    if (step == Step::kDone)
+        steps_.take(1);
     return step;
 }
 
 SendQueue::Step SendQueue::drain_controls() {
-    for (unsigned i = 0; i < kControlsInARow && !controls_.empty() && may_step(); ++i) {
+    for (unsigned i = 0; i < kControlsInARow && !controls_.empty() && steps_.try_take(); ++i) {
         const Control& message = controls_.front();
         if (send_now(message) == UCS_ERR_NO_RESOURCE)
             return Step::kFull;
         if (message.is_reply())
             --replies_;
         if (message.operation() == ControlOp::kRmaReply)
-            ep_.rma_target.reply_has_gone();
+            to_.calls.reply_has_gone(to_.owner);
         controls_.pop_front();
         if (i + 1 == kControlsInARow || controls_.empty())
             return Step::kDone;
@@ -201,7 +194,7 @@ SendQueue::Step SendQueue::drain_operation(Line line) {
     Request* const request = of(line).front();
     if (request == nullptr)
         return Step::kIdle;
-    if (line == Line::kDirect && !has_begun(*request) && ep_.rma.is_asked(*request)) {
+    if (line == Line::kDirect && !has_begun(*request) && to_.calls.is_asked(to_.owner, *request)) {
         // The way was not known when it was called.
         of(line).erase(*request);
         request->stream = Line::kAsked;
@@ -216,9 +209,9 @@ SendQueue::Step SendQueue::drain_operation(Line line) {
     of(line).erase(*request);
     request->is_queued = false;
     if (status == UCS_INPROGRESS)
-        started(*request);
+        to_.calls.begun(to_.owner, *request);
     else
-        ep_.worker.finish(*request, status);
+        to_.worker.finish(*request, status);
     return Step::kDone;
 }
 
@@ -227,14 +220,19 @@ SendQueue::Step SendQueue::drain_step(Line line) {
     Request* const request = of(line).front();
     if (request == nullptr)
         return Step::kIdle;
-    ucs_status_t status = UCS_OK;
-    if (request->kind == RequestKind::kRma)
-        status = ep_.rma.resume(*request);
-    else if (request->kind == RequestKind::kReceive)
-        status = ep_.rndv_receiver().send_rtr(*request);
-    else
-        status = ep_.rndv().send_piece(*request);
+    const ucs_status_t status = to_.calls.step(to_.owner, *request);
     return status == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
+}
+
+SendQueue::Step SendQueue::drain_gets() {
+    switch (to_.calls.send_get(to_.owner)) {
+        case UCS_ERR_NO_ELEM:
+            return Step::kIdle;
+        case UCS_ERR_NO_RESOURCE:
+            return Step::kFull;
+        default:
+            return Step::kDone;
+    }
 }
 
 SendQueue::Step SendQueue::drain_moves() {
@@ -247,9 +245,9 @@ SendQueue::Step SendQueue::drain_moves() {
 /// Pieces of the own lane's part of a transfer. False: the transport is full.
 bool SendQueue::move_pieces(Request& request) {
     TransferPart& part = request.transfer->own;
-    if (!part.begin_pieces(ep_.lane(), ep_.rail()))
+    if (!part.begin_pieces(to_.lane.ep, to_.lane.rail()))
         return false;
-    steps_left_ -= std::min(steps_left_, kStepsOfPieces);
+    steps_.take(kStepsOfPieces);
     remove(request);
     part.release();
     return true;

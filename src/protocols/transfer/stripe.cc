@@ -9,8 +9,6 @@
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -21,17 +19,17 @@ std::unique_ptr<TransferPart> Stripes::make_part(const Request& request, StripeL
                                                  std::span<const std::byte> keys) const {
     const Domain& domain = lane.rail.domain();
     const std::size_t index = lane.rail.domain_index();
-    const auto key = key_of(keys, ep_.connector().domain_of_peer(lane.connection.peer_rail()));
+    const auto key = key_of(keys, to_.connector.domain_of_peer(lane.connection.peer_rail()));
     if (key.size() != domain.attr.rkey_packed_size)
         return nullptr;
     auto part = std::make_unique<TransferPart>();
     if (request.buffer.memory != nullptr) {
         part->memh = request.buffer.memory->handle(index);
-    } else if (index == ep_.rail().domain_index()) {
+    } else if (index == to_.lane.rail().domain_index()) {
         part->memh = request.transfer->own.memh;
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
         const RegUse use = request.transfer->is_put ? RegUse::kSource : RegUse::kTarget;
-        part->cached = ep_.worker.cache_region(request, index, use);
+        part->cached = to_.worker.cache_region(request, index, use);
         if (part->cached == nullptr)
             return nullptr;
         part->memh = part->cached->handle;
@@ -80,9 +78,9 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
         members_[i]->waiting.push_back(part);
         transfer.others.push_back(std::move(possible[i]));
     }
-    ep_.worker.count(WorkerCounter::kRndvStriped);
-    ep_.worker.count(WorkerCounter::kRndvRailBytes, request.wanted - parts[0]);
-    ep_.rail().striped_bytes += parts[0];
+    to_.worker.count(WorkerCounter::kRndvStriped);
+    to_.worker.count(WorkerCounter::kRndvRailBytes, request.wanted - parts[0]);
+    to_.lane.rail().striped_bytes += parts[0];
 }
 
 /// Whatever the program does in the ends that this brings about, lanes stay.
@@ -91,20 +89,10 @@ void Stripes::drain() {
         lanes_[i]->room.run();
 }
 
-void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections) {
-    Endpoint& ep = *request.ep;
-    const bool is_long = request.wanted >= ep.rail().striped_from();
-    if (is_long)
-        ep.stripes().divide(request, keys, only_connections);
-    ep.queue().push_data(request);
-    if (is_long && ep.chosen_stripes() != nullptr)
-        ep.chosen_stripes()->drain();
-}
-
 // ---- Moving
 
-StripeLane::StripeLane(Endpoint& owner, Rail& over, std::uint8_t to)
-    : ep(owner), connection(owner.connector().wireup(), over, to, kStripeOps), rail(over) {}
+StripeLane::StripeLane(Stripes& owner, Rail& over, std::uint8_t to)
+    : stripes(owner), connection(owner.wireup(), over, to, kStripeOps), rail(over) {}
 
 void StripeLane::push(TransferPart& part) {
     part.is_waiting = true;
@@ -130,7 +118,11 @@ ucs_status_t StripeLane::drain() {
 }
 
 void StripeLane::stall() {
-    ep.queue().stall();
+    stripes.stall();
+}
+
+void StripeLane::failed(ucs_status_t status) {
+    stripes.lane_failed(*this, status);
 }
 
 }  // namespace tagwire::proto

@@ -25,9 +25,14 @@
 #include <span>
 #include <vector>
 
+#include "protocols/connect/connector.hpp"
 #include "protocols/connect/lane_connection.hpp"
 #include "protocols/cost/options.hpp"
 #include "protocols/cost/stripe_plan.hpp"
+#include "protocols/match/match_peer.hpp"
+#include "protocols/port/worker_port.hpp"
+#include "protocols/request/lane_state.hpp"
+#include "protocols/request/outstanding.hpp"
 #include "protocols/request/request.hpp"
 #include "protocols/request/room_waiter.hpp"
 #include "protocols/transfer/transfer.hpp"
@@ -40,15 +45,17 @@
 namespace tagwire::proto {
 
 class Rail;
-class Endpoint;
+class Stripes;
 
 /// A lane beside the endpoint's own. Its parts wait for it in the order in which they came.
 struct StripeLane : ucs::FromReserve {
-    StripeLane(Endpoint& owner, Rail& over, std::uint8_t to);
+    StripeLane(Stripes& owner, Rail& over, std::uint8_t to);
 
     void push(TransferPart& part);
     /// The part, which waits, does so no more.
     void forget(TransferPart& part);
+    /// A piece of it has failed.
+    void failed(ucs_status_t status);
 
     // For RoomWaiter.
     ucs_status_t drain();
@@ -59,7 +66,7 @@ struct StripeLane : ucs::FromReserve {
     /// The lane moves parts.
     bool is_usable() const { return connection.is_ready() && !has_failed; }
 
-    Endpoint& ep;
+    Stripes& stripes;
     LaneConnection connection;
     Rail& rail;
     bool has_failed = false;
@@ -67,10 +74,22 @@ struct StripeLane : ucs::FromReserve {
     RoomWaiter<StripeLane> room{*this};
 };
 
+/// The world of additional lanes.
+struct StripesPorts {
+    const WorkerPort& worker;
+    const WireupWorld& rails;  // and the id of the worker
+    const MatchPeer& peer;
+    std::uint64_t peer_id;
+    const LaneState& lane;
+    const Connector& connector;
+    RequestList& receiving;    // requests that may have a transfer
+    Outstanding& outstanding;  // likewise
+};
+
 /// The additional lanes of one endpoint.
 class Stripes : public ucs::FromReserve {
   public:
-    explicit Stripes(Endpoint& ep) : ep_(ep) {}
+    explicit Stripes(const StripesPorts& ports) : to_(ports) {}
     Stripes(const Stripes&) = delete;
     Stripes& operator=(const Stripes&) = delete;
     ~Stripes() = default;
@@ -98,6 +117,12 @@ class Stripes : public ucs::FromReserve {
         return !has_chosen_ ? nullptr : is_put ? &put_plan_ : &get_plan_;
     }
 
+    // ---- For lanes
+
+    const WireupPort& wireup() const { return to_.connector.wireup(); }
+    /// Progress runs what waits for room.
+    void stall() { to_.peer.lane.stall(); }
+
   private:
     struct Pair {
         std::size_t rail, peer_rail;
@@ -113,17 +138,13 @@ class Stripes : public ucs::FromReserve {
     std::unique_ptr<TransferPart> make_part(const Request& request, StripeLane& lane,
                                             std::span<const std::byte> keys) const;
 
-    Endpoint& ep_;
+    const StripesPorts to_;
     bool has_chosen_ = false;
     ucs::ReserveVector<std::unique_ptr<StripeLane>> lanes_;
     // Lanes that carry the data that this side moves; null: the endpoint's lane.
     ucs::ReserveVector<StripeLane*> members_;
     StripePlan get_plan_, put_plan_;
 };
-
-/// The transfer of the request begins; its data may be divided over several rails.
-/// `only_connections`: none of them leads to an interface.
-void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
 
 /// Rails beside `lane` over which data is divided, the best first: those that lead to the peer
 /// (`reaches`) and that add something, or any that can where so many were asked for.

@@ -6,8 +6,6 @@
 
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -74,10 +72,10 @@ ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Ra
 
 /// For each rail one of the peer's, of another domain than those before if there is one.
 ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
-    const auto rails = ep_.worker.rails();
-    const auto peers = ep_.connector().peer_rails();
-    const bool is_self = ep_.peer_id == ep_.worker.id();
-    ucs::ReserveVector<std::size_t> used{ep_.peer_rail()};
+    const auto& rails = to_.rails.rails;
+    const auto peers = to_.connector.peer_rails();
+    const bool is_self = to_.peer_id == to_.rails.id;
+    ucs::ReserveVector<std::size_t> used{to_.lane.peer_rail};
     const auto find_peer = [&](const Rail& rail) {
         std::size_t found = peers.size();
         for (std::size_t j = 0; j < peers.size(); ++j) {
@@ -86,7 +84,7 @@ ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
                 !rail.reaches(peers[j].device, peers[j].iface))
                 continue;
             const bool is_new = std::ranges::none_of(used, [&](std::size_t k) {
-                return ep_.connector().domain_of_peer(k) == peers[j].domain;
+                return to_.connector.domain_of_peer(k) == peers[j].domain;
             });
             if (is_new)
                 return j;
@@ -95,7 +93,7 @@ ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
         return found;
     };
     const auto companions =
-        companions_of(rails, ep_.rail().index(), ep_.worker.options(),
+        companions_of(rails, to_.lane.rail().index(), to_.worker.options,
                       [&](const Rail& rail) { return find_peer(rail) < peers.size(); });
     ucs::ReserveVector<Pair> pairs;
     for (const std::size_t i : companions) {
@@ -110,9 +108,9 @@ ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
 
 void Stripes::make_lanes() {
     members_ = {nullptr};
-    ucs::ReserveVector<StripeMember> members{member_of(ep_.rail())};
+    ucs::ReserveVector<StripeMember> members{member_of(to_.lane.rail())};
     for (const auto& [i, j] : choose()) {
-        Rail& rail = *ep_.worker.rails()[i];
+        Rail& rail = *to_.rails.rails[i];
         StripeLane* lane = find(i, j);
         if (lane == nullptr)
             lane = &add(rail, static_cast<std::uint8_t>(j));
@@ -121,7 +119,7 @@ void Stripes::make_lanes() {
         members_.push_back(lane);
         members.push_back(member_of(rail));
     }
-    const StripeRules rules = rules_of(ep_.worker.options());
+    const StripeRules rules = rules_of(to_.worker.options);
     get_plan_ = StripePlan(members, Protocol::kRndvGet, rules);
     put_plan_ = StripePlan(members, Protocol::kRndvPut, rules);
 }
@@ -134,7 +132,7 @@ StripeLane* Stripes::find(std::size_t rail, std::size_t peer_rail) const {
 }
 
 StripeLane& Stripes::add(Rail& rail, std::uint8_t peer_rail) {
-    lanes_.push_back(std::make_unique<StripeLane>(ep_, rail, peer_rail));
+    lanes_.push_back(std::make_unique<StripeLane>(*this, rail, peer_rail));
     return *lanes_.back();
 }
 
@@ -158,13 +156,12 @@ bool Stripes::connect(StripeLane& lane) {
 
 void Stripes::on_offer(const OfferMessage& message) {
     const Offer& offer = message.offer;
-    WorkerCore& worker = ep_.worker;
-    if (offer.rail >= ep_.connector().peer_rails().size() ||
-        offer.peer_rail >= worker.rails().size())
-        return worker.count(WorkerCounter::kGarbage);
-    Rail& rail = *worker.rails()[offer.peer_rail];
-    if (!LaneConnection(ep_.connector().wireup(), rail, offer.rail, kStripeOps).fits(message))
-        return worker.count(WorkerCounter::kGarbage);
+    const auto& rails = to_.rails.rails;
+    if (offer.rail >= to_.connector.peer_rails().size() || offer.peer_rail >= rails.size())
+        return to_.worker.count(WorkerCounter::kGarbage);
+    Rail& rail = *rails[offer.peer_rail];
+    if (!LaneConnection(to_.connector.wireup(), rail, offer.rail, kStripeOps).fits(message))
+        return to_.worker.count(WorkerCounter::kGarbage);
     StripeLane* lane = find(offer.peer_rail, offer.rail);
     if (lane == nullptr)
         lane = &add(rail, offer.rail);
@@ -178,7 +175,7 @@ void Stripes::on_offer(const OfferMessage& message) {
 void Stripes::on_ready(const Offer& offer) {
     StripeLane* lane = find(offer.peer_rail, offer.rail);
     if (lane == nullptr || !lane->connection.on_ready())
-        return ep_.worker.count(WorkerCounter::kGarbage);
+        return to_.worker.count(WorkerCounter::kGarbage);
 }
 
 void Stripes::on_refuse(const Offer& offer) {
@@ -216,8 +213,8 @@ void Stripes::lose(StripeLane& lane) {
             }
         }
     };
-    check_all(ep_.receiving);
-    for (RequestList& list : ep_.outstanding)
+    check_all(to_.receiving);
+    for (RequestList& list : to_.outstanding)
         check_all(list);
 }
 
@@ -226,10 +223,11 @@ void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
         return;
     if (lane.is_usable())
         TW_LOG_WARN("endpoint to worker %016lx: %s on %s no longer carries parts of messages: %s",
-                    ep_.worker_id, lane.rail.transport(), lane.rail.device(),
+                    to_.peer.worker_id, lane.rail.transport(), lane.rail.device(),
                     ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.
-    ep_.control(Down{.rail = lane.connection.peer_rail(), .sender_rail = lane.rail.index()});
+    to_.peer.lane.control(
+        Down{.rail = lane.connection.peer_rail(), .sender_rail = lane.rail.index()});
     lose(lane);
 }
 

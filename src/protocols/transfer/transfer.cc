@@ -6,8 +6,6 @@
 
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
-#include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -99,7 +97,8 @@ void TransferPart::release() {
 
 // ---- The whole
 
-Transfer::Transfer(Request& owner, Ended on_end) : request(&owner), ended(on_end) {
+Transfer::Transfer(Request& owner, const TransferPorts& ports, Ended on_end)
+    : request(&owner), ended(on_end), to_(ports) {
     own.transfer = this;
 }
 
@@ -123,7 +122,7 @@ void Transfer::idle() {
     if (request == nullptr)
         delete this;
     else
-        request->worker->drained(*request, ending);
+        to_.worker.drained(*request, ending);
 }
 
 void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {
@@ -131,12 +130,11 @@ void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {
         return idle();
     if (part.lane != nullptr)
         return lane_part_ended(part, result);
-    Endpoint& ep = *request->ep;
     if (result == UCS_OK && part.next < part.end)
-        return ep.queue().push_data(*request);
+        return to_.lane.push_data(*request);
     // The end of the lane cancels its pieces; the request ends as the endpoint has.
-    if (result != UCS_OK && ep.failure() != UCS_OK)
-        result = ep.failure();
+    if (result != UCS_OK && to_.lane.failure() != UCS_OK)
+        result = to_.lane.failure();
     part.has_ended = true;
     if (status == UCS_OK)
         status = result;
@@ -151,7 +149,7 @@ void Transfer::lane_part_ended(TransferPart& part, ucs_status_t result) {
     part.is_lost = !part.has_ended;
     if (part.is_lost && !part.lane->has_failed) {
         part.done.count = 1;  // holds the transfer: the end of the lane may end the request
-        request->ep->stripes().lane_failed(*part.lane, result);
+        part.lane->failed(result);
         part.done.count = 0;
         if (is_abandoned())
             return idle();
@@ -171,12 +169,12 @@ void Transfer::check() {
             part->has_ended = true;
             if (status != UCS_OK)
                 continue;
-            request->worker->count(WorkerCounter::kRndvRailLost);
+            to_.worker.count(WorkerCounter::kRndvRailLost);
             has_lost_rail = true;
             own.begin = own.next = part->begin;
             own.end = part->end;
             own.has_ended = false;
-            return request->ep->queue().push_data(*request);
+            return to_.lane.push_data(*request);
         }
     }
     if (std::ranges::all_of(others, [](const auto& part) { return part->has_ended; }))

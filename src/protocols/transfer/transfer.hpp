@@ -19,7 +19,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "protocols/cost/cost.hpp"
 #include "protocols/cost/timing.hpp"
+#include "protocols/port/lane_port.hpp"
+#include "protocols/port/worker_port.hpp"
 #include "protocols/request/reg_leases.hpp"
 #include "protocols/request/request.hpp"
 #include "ucs/datastruct/queue.hpp"
@@ -30,8 +33,6 @@ namespace tagwire::proto {
 class Rail;
 struct StripeLane;
 
-/// The most that one read or write moves: a longer one would keep one peer's progress to itself.
-inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 inline constexpr unsigned kPiecesOut = 4;  // outstanding at a time on each rail
 /// The most of what is lent that is read when its request is looked at; the rest, in pieces, when
 /// its turn comes.
@@ -74,11 +75,17 @@ struct TransferPart : ucs::FromReserve {
     ucs_status_t move_piece(uct_ep_h ep, const uct_iov_t& iov);
 };
 
+/// The world of a transfer. `lane`: of the endpoint, which may go before the pieces have ended.
+struct TransferPorts {
+    const WorkerPort& worker;
+    const LanePort& lane;
+};
+
 struct Transfer : ucs::FromReserve {
     /// All parts have ended. May free the transfer.
     using Ended = void (*)(Request& request, ucs_status_t status);
 
-    Transfer(Request& owner, Ended on_end);
+    Transfer(Request& owner, const TransferPorts& ports, Ended on_end);
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
     ~Transfer() = default;
@@ -113,6 +120,8 @@ struct Transfer : ucs::FromReserve {
   private:
     void idle();
     void lane_part_ended(TransferPart& part, ucs_status_t status);
+
+    const TransferPorts to_;
 };
 
 }  // namespace tagwire::proto

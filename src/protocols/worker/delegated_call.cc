@@ -22,8 +22,8 @@ void send(Endpoint& ep, const DelegatedCall& call) {
         return;  // the program hears of it by the endpoint's failure, and by its close
     tw_op_t injected{};
     injected.flags = TW_OP_INJECT;
-    Request* request = ep.queue().begin(
-        {call.data, call.data_bytes, nullptr, 0, call.tag, is_tagged, &injected, nullptr});
+    Request* request =
+        ep.begin({call.data, call.data_bytes, nullptr, 0, call.tag, is_tagged, &injected, nullptr});
     TW_CHECK(request != nullptr);
     ep.worker.requests().answer_later(*request);
 }

@@ -39,14 +39,6 @@ void log_failure(Endpoint& ep) {
                 ucs_status_string(ep.failure()), state.c_str());
 }
 
-/// Bytes of a message that has begun which the peer may keep, beside kMessageBytes.
-std::uint64_t bytes_kept_of(const Request& request, const Rail& rail) {
-    const std::uint64_t bytes =
-        request.am_header_bytes + (request.is_rndv ? kKeysBytesMax : request.buffer.length);
-    // It may be announced, and is counted again when its place has come.
-    return goes_as_tagged(request, rail) ? 2 * bytes + kMessageBytes : bytes;
-}
-
 void tell_rma(void* worker, MatchPeer& from, const tw_completion_t& done, bool is_counted) {
     static_cast<WorkerCore*>(worker)->tell_rma(static_cast<Endpoint&>(from), done, is_counted);
 }
@@ -60,6 +52,12 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
       rma_target(
           {owner.context().memories(), owner.port().counters, *this, lane_, &owner, tell_rma}),
       worker(owner),
+      queue_({owner.port(), *this, peer_port_, lane_, closing_, outstanding, window_, flushes_,
+              this, kSendCalls}),
+      eager_({owner.port(), *this, lane_, copies.in, queue_.steps(), this,
+              [](void* ep, const Request& request, std::uint64_t* begun) {
+                  return static_cast<Endpoint*>(ep)->rndv_.is_timed(request, begun);
+              }}),
       flushes_({port_, peer_port_, owner.requests(), outstanding, closing_}),
       rndv_(
           {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),
@@ -76,128 +74,8 @@ Endpoint::~Endpoint() {
         tx.part->ep = nullptr;
 }
 
-// ---- Sending
-
-tw_status_t Endpoint::send(const Outgoing& message) {
-    if (lane_.failure != UCS_OK)
-        return static_cast<tw_status_t>(lane_.failure);
-    if (lane_.is_paused && !is_urgent(message.op))
-        return TW_ERR_NO_RESOURCE;
-    note_sending();
-    if (eager_.try_send_at_once(message)) {
-        write_out(message.op);
-        return TW_OK;
-    }
-    Request* request = queue_.begin(message);
-    if (request == nullptr)
-        return TW_ERR_NO_RESOURCE;
-    write_out(message.op);
-    return worker.requests().answer(*request, message.op, message.request_p);
-}
-
-ucs_status_t Endpoint::start(Request& request) {
-    if ((request.flags & TW_OP_FENCE) != 0 && request.offset == 0) {
-        if (const ucs_status_t status = uct_ep_fence(lane_.ep, 0); status != UCS_OK)
-            return status;
-    }
-    if (request.kind == RequestKind::kRma)
-        return rma.start(request);
-    if (request.kind != RequestKind::kSend)
-        return flushes_.start(request);
-    const bool is_new = !has_begun(request);
-    const ucs_status_t status = start_message(request);
-    if (is_new && (request.flags & TW_OP_URGENT) == 0 &&
-        (status != UCS_ERR_NO_RESOURCE || has_begun(request)))
-        window_.add_message(bytes_kept_of(request, *lane_.over));
-    return status;
-}
-
-ucs_status_t Endpoint::start_message(Request& request) {
-    if (!rndv_.takes(request))
-        return eager_.start(request);
-    // An injected message is its sender's no more: what the peer reads is a copy.
-    if ((request.flags & TW_OP_INJECT) != 0 && worker.requests().copy_of(request) == nullptr)
-        return UCS_ERR_NO_RESOURCE;
-    return rndv_.start(request);
-}
-
-void Endpoint::update_direct() {
-    const bool is_direct = direct_.has_sent && lane_.state == EpState::kReady &&
-                           lane_.over->short_max >= sizeof(Header) && !lane_.over->matches_tags() &&
-                           queue_.may_pass() && !lane_.eager_is_paused && !lane_.is_paused &&
-                           window_.is_open() && !closing_.is_closing() && !closing_.has_asked();
-    direct_.is_open = is_direct;
-    // The fast path leaves the rest to the lane, which may gather.
-    const std::size_t end = is_direct && !gathers(*lane_.over) ? direct_.short_data_max + 1 : 0;
-    direct_.end.store(end, std::memory_order_relaxed);
-    if (worker.is_multi)
-        return;
-    direct_.unlocked_end = end;
-    const bool is_free = direct_.has_sent && lane_.state == EpState::kReady &&
-                         !gathers(*lane_.over) && queue_.may_pass_directly() &&
-                         !closing_.is_closing() && !closing_.has_asked() && lane_.over->can_get() &&
-                         lane_.over->can_put();
-    rma_lane.put_end = is_free ? lane_.over->attr().cap.put.max_short + 1 : 0;
-    rma_lane.get_end = is_free ? lane_.over->attr().cap.get.max_short + 1 : 0;
-}
-
-void Endpoint::write_out(const tw_op_t* op) {
-    const bool has_more = op != nullptr && (op->flags & TW_OP_MORE) != 0;
-    if (lane_.state == EpState::kReady && gathers(*lane_.over) && !has_more &&
-        !worker.is_in_progress_here())
-        uct_ep_flush(lane_.ep, TAGWIRE_UCT_FLUSH_FLAG_WRITE, nullptr);
-}
-
-void Endpoint::opened() {
-    direct_.has_sent = false;
-    update_direct();
-}
-
-void Endpoint::begin_sending() {
-    direct_.has_sent = true;
-    update_direct();
-}
-
-void Endpoint::request_ended() {
-    if (lane_.state == EpState::kFailed)
-        return;
-    if (!flushes_.is_empty())
-        flushes_.check();
-    if (queue_.has_operations())
-        queue_.run();
-}
-
-/// The peer is asked to drop a message when all of it has gone (EagerSender, RndvSender).
-void Endpoint::cancel(Request& request) {
-    request.wants_cancel = true;
-    if (request.is_announced)
-        return;
-    if (request.is_queued && !request.is_outstanding && request.offset == 0 && !request.has_gone &&
-        request.kind == RequestKind::kSend) {
-        queue_.remove(request);
-        worker.finish(request, UCS_ERR_CANCELED);
-        request_ended();
-        update_direct();
-    } else if (request.kind == RequestKind::kRma) {
-        if (request.is_queued && !request.is_outstanding && !RmaSender::has_begun(request)) {
-            queue_.remove(request);
-            worker.finish(request, UCS_ERR_CANCELED);
-            request_ended();
-            update_direct();
-        }
-    } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
-        control(Cancel{request.id});
-    }
-}
-
 tw_ep_h handle_of_worker(const Endpoint& ep) {
     return ep.worker.peers().handle_to(ep.worker_id);
-}
-
-Stripes& Endpoint::stripes() {
-    if (stripes_ == nullptr)
-        stripes_ = std::make_unique<Stripes>(*this);
-    return *stripes_;
 }
 
 // ---- Life

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "protocols/connect/connector.hpp"
@@ -107,7 +108,16 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     void note_short(std::size_t length);
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     bool try_send_short_imm(const Outgoing& message);
+    /// Sends a plain message that fits one buffer of a free lane, without a request: messages that
+    /// an urgent one passes may have them all. False: it is not plain, too long, or has to wait.
+    bool try_send_at_once(const Outgoing& message);
+    /// As try_send_at_once(), of a message that asks for nothing (is_plain_send()) and is longer
+    /// than a short one; in a few steps, over lanes with nothing to do behind it.
+    bool try_send_plain(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     tw_status_t send(const Outgoing& message);
+    /// A message that takes no fast path: it has ended, is outstanding, or waits. nullptr: there is
+    /// no room for its request.
+    Request* begin(const Outgoing& message);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -116,6 +126,9 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     void control(const Body& body) {
         queue_.push_control(Control::of(body));
     }
+    /// The transfer of the request begins; its data may be divided over several rails, by `keys`.
+    /// `only_connections`: none of them leads to an interface.
+    void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
     void cancel(Request& request);
     /// One of its requests has ended: what waited for that may go on.
     void request_ended();
@@ -200,14 +213,15 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     bool lacks_keys_ = false;  // owners are asked for keys in progress
     SendWindow window_{port_};
 
-    SendQueue queue_{*this};
-    EagerSender eager_{*this};
+    SendQueue queue_;
+    EagerSender eager_;
     Flushes flushes_;
     RndvSender rndv_;
     RndvReceiver rndv_receiver_;
     Connector connector_;
     static const LaneCalls kLaneCalls;
     static const PeerCalls kPeerCalls;
+    static const SendCalls kSendCalls;
     const LanePort port_{this, kLaneCalls};
     const PeerPort peer_port_{this, kPeerCalls};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on

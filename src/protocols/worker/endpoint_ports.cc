@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -36,6 +35,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .send_now = [](void* ep,
                    const Control& message) { return as_endpoint(ep).queue_.send_now(message); },
     .run = [](void* ep) { as_endpoint(ep).queue_.run(); },
+    .stall = [](void* ep) { as_endpoint(ep).queue_.stall(); },
     .state = [](const void* ep) { return as_endpoint(ep).lane_.state; },
     .is_quiet = [](const void* ep) { return as_endpoint(ep).is_quiet(); },
     .has_waiting = [](const void* ep) { return !as_endpoint(ep).queue_.is_empty(); },
@@ -57,8 +57,8 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .add_data = [](void* ep, Request& request) { as_endpoint(ep).queue_.add_data(request); },
     .remove = [](void* ep, Request& request) { as_endpoint(ep).queue_.remove(request); },
     .begin_transfer =
-        [](void*, Request& request, std::span<const std::byte> packed, bool only_connections) {
-            begin_transfer(request, packed, only_connections);
+        [](void* ep, Request& request, std::span<const std::byte> packed, bool only_connections) {
+            as_endpoint(ep).begin_transfer(request, packed, only_connections);
         },
     .send_placeholder =
         [](void* ep, Request& request) { return as_endpoint(ep).eager_.send_placeholder(request); },
@@ -78,6 +78,33 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .set_eager_max = [](void* ep,
                         std::uint64_t bytes) { as_endpoint(ep).rndv_.set_eager_max(bytes); },
     .handle = [](void* ep) { return as_endpoint(ep).handle(); },
+};
+
+constinit const SendCalls Endpoint::kSendCalls{
+    .start = [](void* ep, Request& request) { return as_endpoint(ep).start(request); },
+    .begun =
+        [](void* ep, Request& request) {
+            if (request.kind == RequestKind::kRma)
+                as_endpoint(ep).rma.begun(request);
+        },
+    .step =
+        [](void* ep, Request& request) {
+            if (request.kind == RequestKind::kRma)
+                return as_endpoint(ep).rma.resume(request);
+            return request.kind == RequestKind::kReceive
+                       ? as_endpoint(ep).rndv_receiver_.send_rtr(request)
+                       : as_endpoint(ep).rndv_.send_piece(request);
+        },
+    .is_asked = [](const void* ep,
+                   const Request& request) { return as_endpoint(ep).rma.is_asked(request); },
+    .may_ask = [](const void* ep) { return as_endpoint(ep).rma.may_ask(); },
+    .awaits_replies = [](const void* ep) { return as_endpoint(ep).rma.awaits_replies(); },
+    .send_get =
+        [](void* ep) {
+            RmaTarget& target = as_endpoint(ep).rma_target;
+            return target.has_gets() ? target.send_piece() : UCS_ERR_NO_ELEM;
+        },
+    .reply_has_gone = [](void* ep) { as_endpoint(ep).rma_target.reply_has_gone(); },
 };
 
 constinit const PeerCalls Endpoint::kPeerCalls{

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <new>
 
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/outgoing.hpp"
 #include "protocols/wire/eager_header.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
@@ -19,24 +21,9 @@
 
 namespace tagwire::proto {
 
-/// Flags of sends that are over when the transport has taken them.
-inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
-/// Flags of active messages that are over likewise; a short one is as urgent messages are.
-inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 /// Flags of receives that change nothing but how their end is reported.
 inline constexpr std::uint32_t kPlainReceiveFlags =
     TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
-
-inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
-    return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
-                             op->request == nullptr && op->done == nullptr && op->cq == nullptr);
-}
-
-/// Plain but for an immediate, which it has.
-inline bool is_plain_send_with_imm(const tw_op_t* op) {
-    return op != nullptr && (op->flags & TW_OP_IMM) != 0 &&
-           is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
-}
 
 /// The receive is plain, but perhaps names a source. Each field is compared where it is: no
 /// register is used, so that none has to be saved.
@@ -48,14 +35,6 @@ inline bool is_plain_but_for_source(const tw_op_t& op) {
 
 inline bool is_plain_receive(const tw_op_t& op) {
     return op.source == nullptr && is_plain_but_for_source(op);
-}
-
-/// The envelope of a plain send, or of one that is_plain_send_with_imm().
-inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
-    Envelope envelope = Envelope::of(sender, message.is_tagged, message.tag);
-    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0)
-        envelope.add_imm(message.op->imm);
-    return envelope;
 }
 
 /// The transport takes a plain send that may_send_short(). True: note_short() is to follow. False:

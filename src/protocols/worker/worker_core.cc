@@ -81,6 +81,8 @@ constinit const WorkerCalls WorkerCore::kWorkerCalls{
                        RegUse use) { return as_core(worker).cache_region(request, domain, use); },
     .arrivals =
         [](const void* worker) { return arrivals_of(*static_cast<const WorkerCore*>(worker)); },
+    .drained = [](void* worker, Request& request,
+                  ucs_status_t status) { as_core(worker).drained(request, status); },
 };
 
 MatchPort match_port_of(WorkerCore& worker, WorkerCounters& counters, const IdCount& peers) {

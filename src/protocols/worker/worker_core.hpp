@@ -216,8 +216,13 @@ class WorkerCore : public tw_worker {
 
   private:
     static const WorkerCalls kWorkerCalls;
-    const WorkerPort port_{this,      kWorkerCalls, counters_,
-                           options(), requests_,    context_.cache() != nullptr};
+    const WorkerPort port_{this,
+                           kWorkerCalls,
+                           counters_,
+                           options(),
+                           requests_,
+                           attention_,
+                           context_.cache() != nullptr};
     const WireupWorld wireup_world_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -37,11 +38,8 @@ struct FakeUct : uct_iface_t {
         ops.ep_am_bcopy = [](uct_ep_h ep, std::uint8_t id, uct_pack_callback_t pack, void* arg,
                              unsigned) {
             FakeUct& self = of(ep);
-            if (self.room != UCS_OK)
-                return static_cast<ssize_t>(self.room);
-            if (self.room_for == 0)
-                return static_cast<ssize_t>(UCS_ERR_NO_RESOURCE);
-            --self.room_for;
+            if (const ucs_status_t status = self.take_room(); status != UCS_OK)
+                return static_cast<ssize_t>(status);
             std::vector<std::byte> bytes(kBufferBytes);
             bytes.resize(pack(bytes.data(), arg));
             EXPECT_LE(bytes.size(), kBufferBytes);
@@ -61,6 +59,9 @@ struct FakeUct : uct_iface_t {
             return self.cancel_status;
         };
         ops.ep_fence = [](uct_ep_h, unsigned) { return UCS_OK; };
+        add_waiting();
+        add_moving();
+        add_tagged();
     }
     FakeUct(const FakeUct&) = delete;
     FakeUct& operator=(const FakeUct&) = delete;
@@ -71,6 +72,51 @@ struct FakeUct : uct_iface_t {
     ucs_status_t room = UCS_OK;       // of each message
     std::size_t room_for = SIZE_MAX;  // messages
     std::vector<Message> sent;
+
+    /// The first that waits for room hears that there is some. True: nobody waits, or that one does
+    /// so no more.
+    bool tell_room() {
+        if (waiting.empty())
+            return true;
+        uct_pending_req_t* const first = waiting.front();
+        const bool is_over = first->func(first) == UCS_OK;
+        if (is_over)
+            std::erase(waiting, first);
+        return is_over;
+    }
+    std::vector<uct_pending_req_t*> waiting;
+    ucs_status_t wait_status = UCS_OK;  // UCS_ERR_BUSY: there is room
+    unsigned purges = 0;
+    std::vector<uct_completion_t*> flushes;  // that have not ended
+    ucs_status_t flush_status = UCS_OK;
+
+    /// Reads and writes of the peer's memory.
+    struct Piece {
+        bool is_put;
+        uct_iov_t iov;
+        std::uint64_t remote;
+        uct_completion_t* done;
+    };
+    std::vector<Piece> pieces;
+    ucs_status_t piece_status = UCS_INPROGRESS;
+    std::size_t pieces_max = SIZE_MAX;  // there is room for no more
+    /// The piece has ended.
+    void end_piece(std::size_t i, ucs_status_t status = UCS_OK) {
+        uct_completion_t* const done = pieces[i].done;
+        if (status != UCS_OK)
+            uct_completion_update_status(done, status);
+        if (--done->count == 0)
+            done->func(done);
+    }
+
+    /// Messages with tags that a device matches, and places of others among them.
+    struct Tagged {
+        uct_tag_t tag;
+        std::uint64_t imm;
+        std::vector<std::byte> bytes;
+        bool is_place;
+    };
+    std::vector<Tagged> tagged;
 
     /// Receives that its device matches.
     struct Given {
@@ -88,6 +134,83 @@ struct FakeUct : uct_iface_t {
 
   private:
     static FakeUct& of(uct_ep_h ep) { return *static_cast<FakeUct*>(ep->iface); }
+
+    ucs_status_t take_room() {
+        if (room != UCS_OK)
+            return room;
+        if (room_for == 0)
+            return UCS_ERR_NO_RESOURCE;
+        --room_for;
+        return UCS_OK;
+    }
+    ucs_status_t move(const Piece& piece) {
+        if (pieces.size() >= pieces_max)
+            return UCS_ERR_NO_RESOURCE;
+        if (piece_status >= 0)
+            pieces.push_back(piece);
+        return piece_status;
+    }
+
+    void add_waiting() {
+        ops.ep_am_short = [](uct_ep_h ep, std::uint8_t id, std::uint64_t head, const void* rest,
+                             unsigned bytes) {
+            FakeUct& self = of(ep);
+            if (const ucs_status_t status = self.take_room(); status != UCS_OK)
+                return status;
+            std::vector<std::byte> message(sizeof head + bytes);
+            std::memcpy(message.data(), &head, sizeof head);
+            std::memcpy(message.data() + sizeof head, rest, bytes);
+            self.sent.push_back({static_cast<proto::AmId>(id), message});
+            return UCS_OK;
+        };
+        ops.ep_pending_add = [](uct_ep_h ep, uct_pending_req_t* request, unsigned) {
+            FakeUct& self = of(ep);
+            if (self.wait_status == UCS_OK)
+                self.waiting.push_back(request);
+            return self.wait_status;
+        };
+        ops.ep_pending_purge = [](uct_ep_h ep, uct_pending_purge_callback_t, void*) {
+            ++of(ep).purges;
+            of(ep).waiting.clear();
+        };
+        ops.ep_flush = [](uct_ep_h ep, unsigned, uct_completion_t* done) {
+            FakeUct& self = of(ep);
+            if (self.flush_status == UCS_INPROGRESS)
+                self.flushes.push_back(done);
+            return self.flush_status;
+        };
+    }
+    void add_moving() {
+        ops.ep_put_zcopy = [](uct_ep_h ep, const uct_iov_t* iov, std::size_t, std::uint64_t remote,
+                              uct_rkey_t, uct_completion_t* done) {
+            return of(ep).move({true, *iov, remote, done});
+        };
+        ops.ep_get_zcopy = [](uct_ep_h ep, const uct_iov_t* iov, std::size_t, std::uint64_t remote,
+                              uct_rkey_t, uct_completion_t* done) {
+            return of(ep).move({false, *iov, remote, done});
+        };
+    }
+    void add_tagged() {
+        ops.ep_tag_eager_bcopy = [](uct_ep_h ep, uct_tag_t tag, std::uint64_t imm,
+                                    uct_pack_callback_t pack, void* arg, unsigned) {
+            FakeUct& self = of(ep);
+            if (const ucs_status_t status = self.take_room(); status != UCS_OK)
+                return static_cast<ssize_t>(status);
+            std::vector<std::byte> bytes(kBufferBytes);
+            bytes.resize(pack(bytes.data(), arg));
+            self.tagged.push_back({tag, imm, bytes, false});
+            return static_cast<ssize_t>(bytes.size());
+        };
+        ops.ep_tag_rndv_request = [](uct_ep_h ep, uct_tag_t tag, const void* header, unsigned bytes,
+                                     unsigned) {
+            FakeUct& self = of(ep);
+            if (const ucs_status_t status = self.take_room(); status != UCS_OK)
+                return status;
+            const auto* const at = static_cast<const std::byte*>(header);
+            self.tagged.push_back({tag, 0, {at, at + bytes}, true});
+            return UCS_OK;
+        };
+    }
 
     uct_ep_t ep_{this};
 };
@@ -141,7 +264,7 @@ class FakeWorker {
         ucs_status_t status;
         bool operator==(const End&) const = default;
     };
-    std::vector<End> ends;
+    std::vector<End> ends, drained;
     std::function<void(proto::Request&)> on_end_rma = [](auto&) {};
     std::vector<proto::Request*> outstanding;
     std::uint64_t arrivals = 0;
@@ -162,7 +285,7 @@ class FakeWorker {
          .leave = nullptr,
          .enter_again = nullptr,
          .drop_kept = nullptr}};
-    const proto::WorkerPort port{this, kCalls, counters, options, requests, false};
+    const proto::WorkerPort port{this, kCalls, counters, options, requests, attention, false};
 
   private:
     static proto::Options options_with(std::size_t requests_max) {
@@ -197,6 +320,10 @@ inline constexpr proto::WorkerCalls FakeWorker::kCalls{
     .cache_region = [](void*, const proto::Request&, std::size_t,
                        proto::RegUse) -> proto::RegLease* { return nullptr; },
     .arrivals = [](const void* worker) { return static_cast<const FakeWorker*>(worker)->arrivals; },
+    .drained =
+        [](void* worker, proto::Request& request, ucs_status_t status) {
+            of(worker).drained.push_back({&request, status});
+        },
 };
 
 }  // namespace tagwire::test

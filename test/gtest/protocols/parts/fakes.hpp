@@ -58,7 +58,7 @@ struct FakeLane {
     ucs_status_t arrived = UCS_OK;  // of flush()
 
     Sent sent, added;
-    unsigned opened = 0, runs = 0, flushes = 0;
+    unsigned opened = 0, runs = 0, stalls = 0, flushes = 0;
     std::vector<ucs_status_t> failures;
     std::function<void()> on_update = [] {}, on_end = [] {}, on_ready = [] {};
     std::function<void(ucs_status_t)> on_fail = [](auto) {};
@@ -120,6 +120,7 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
     .send_now = [](void* lane,
                    const proto::Control& message) { return of(lane).send_now(message); },
     .run = [](void* lane) { ++of(lane).runs; },
+    .stall = [](void* lane) { ++of(lane).stalls; },
     .state = [](const void* lane) { return of(lane).state; },
     .is_quiet = [](const void* lane) { return of(lane).is_quiet; },
     .has_waiting = [](const void* lane) { return of(lane).has_waiting; },

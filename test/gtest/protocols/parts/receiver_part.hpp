@@ -183,7 +183,8 @@ class ReceiverPart : public MatchTablePart {
     static const proto::ReceiverCalls kCalls;
 
   protected:
-    const proto::WorkerPort port_{this, kWorkerCalls, counters_, options_, worker_.table, false};
+    const proto::WorkerPort port_{this,          kWorkerCalls,      counters_, options_,
+                                  worker_.table, worker_.attention, false};
     proto::Receiver receiver_{{port_, table_, worker_.attention, limits_, this, kCalls}};
 
     /// No receive of the test is posted or outstanding any more.
@@ -211,6 +212,7 @@ inline constexpr proto::WorkerCalls ReceiverPart::kWorkerCalls{
                  ucs_status_t status) { of(test).finish(request, status); },
     .cache_region = nullptr,
     .arrivals = nullptr,
+    .drained = nullptr,
 };
 
 inline constexpr proto::ReceiverCalls ReceiverPart::kCalls{

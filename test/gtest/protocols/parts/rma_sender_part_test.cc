@@ -181,7 +181,7 @@ TEST_F(RmaSenderPart, one_that_the_queue_refuses_is_released) {
 
 TEST_F(RmaSenderPart, a_put_goes_in_parts_and_is_over_when_they_have_gone) {
     Request* const request = made(wish(RmaKind::kPut), 2 * kEach + 1);
-    EXPECT_FALSE(RmaSender::has_begun(*request));
+    EXPECT_FALSE(proto::has_begun(*request));
     EXPECT_EQ(sender_.start(*request), UCS_OK);
     ASSERT_EQ(uct_.sent.size(), 3U);
     for (std::size_t i = 0; i < 3; ++i) {
@@ -200,7 +200,7 @@ TEST_F(RmaSenderPart, a_put_without_room_goes_on_where_it_stopped) {
     Request* const request = made(wish(RmaKind::kPut), 3 * kEach);
     uct_.room_for = 1;
     EXPECT_EQ(sender_.start(*request), UCS_ERR_NO_RESOURCE);
-    EXPECT_TRUE(RmaSender::has_begun(*request));
+    EXPECT_TRUE(proto::has_begun(*request));
     EXPECT_FALSE(sender_.awaits_replies());
     uct_.room_for = SIZE_MAX;
     EXPECT_EQ(sender_.start(*request), UCS_OK);
