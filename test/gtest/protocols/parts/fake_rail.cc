@@ -111,8 +111,28 @@ ucs_status_t WirelessEp::flush(unsigned, uct_completion_t* comp) {
     return owner().settings.flush;
 }
 
+ucs_status_t WirelessEp::put_zcopy(const uct_iov_t* iov, std::size_t, std::uint64_t remote,
+                                   uct_rkey_t, uct_completion_t* comp) {
+    if (owner().settings.move == UCS_INPROGRESS)
+        owner().pieces.push_back({this, true, *iov, remote, comp});
+    return owner().settings.move;
+}
+
+ucs_status_t WirelessEp::get_zcopy(const uct_iov_t* iov, std::size_t, std::uint64_t remote,
+                                   uct_rkey_t, uct_completion_t* comp) {
+    if (owner().settings.move == UCS_INPROGRESS)
+        owner().pieces.push_back({this, false, *iov, remote, comp});
+    return owner().settings.move;
+}
+
+ucs_status_t WirelessEp::pending_add(uct_pending_req_t* request, unsigned) {
+    owner().waiting.push_back(request);
+    return UCS_OK;
+}
+
 void WirelessEp::pending_purge(uct_pending_purge_callback_t, void*) {
     ++owner().purges;
+    owner().waiting.clear();
 }
 
 // ---- Interfaces
@@ -137,13 +157,17 @@ ucs_status_t WirelessIface::query(uct_iface_attr_t* attr) {
     attr->cap.flags =
         UCT_IFACE_FLAG_AM_BCOPY | (settings.connects_to_iface ? UCT_IFACE_FLAG_CONNECT_TO_IFACE
                                                               : UCT_IFACE_FLAG_CONNECT_TO_EP);
+    if (settings.moves) {
+        attr->cap.flags |= UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY;
+        attr->cap.get.max_zcopy = attr->cap.put.max_zcopy = SIZE_MAX;
+    }
     attr->cap.am.max_bcopy = 4096;
     attr->device_addr_len = 1;
     attr->iface_addr_len = 1;
     attr->ep_addr_len = settings.connects_to_iface ? 0 : 1;
     attr->latency.c = settings.latency;
     attr->overhead = settings.goes_through_kernel ? 1e-5 : 1e-8;
-    attr->bandwidth.dedicated = 1e9;
+    attr->bandwidth.dedicated = settings.bandwidth;
     return UCS_OK;
 }
 

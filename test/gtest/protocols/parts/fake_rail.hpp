@@ -37,6 +37,11 @@ struct WirelessEp : uct::BaseEp {
     ucs_status_t connect_to_ep(const uct_device_addr_t* device, const uct_ep_addr_t* address);
     ucs_status_t check(unsigned flags, uct_completion_t* comp);
     ucs_status_t flush(unsigned flags, uct_completion_t* comp);
+    ucs_status_t put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote,
+                           uct_rkey_t rkey, uct_completion_t* comp);
+    ucs_status_t get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote,
+                           uct_rkey_t rkey, uct_completion_t* comp);
+    ucs_status_t pending_add(uct_pending_req_t* request, unsigned flags);
     void pending_purge(uct_pending_purge_callback_t cb, void* arg);
 
     WirelessIface& owner() const;
@@ -63,6 +68,9 @@ struct WirelessSettings {
     ucs_status_t send = UCS_OK;
     bool lends = false;
     ucs_status_t read = UCS_OK;  // of what the peer lends
+    bool moves = false;          // it reads and writes the peer's memory
+    double bandwidth = 1e9;
+    ucs_status_t move = UCS_INPROGRESS;
 };
 
 class WirelessIface : public uct::BaseIface, uct::Lending {
@@ -74,6 +82,15 @@ class WirelessIface : public uct::BaseIface, uct::Lending {
     };
     /// Reads fill the buffer with it.
     static constexpr std::byte kRead{0x5a};
+
+    /// A read or write of the peer's memory that has begun.
+    struct Piece {
+        WirelessEp* by;
+        bool is_put;
+        uct_iov_t iov;
+        std::uint64_t remote;
+        uct_completion_t* done;
+    };
 
     WirelessIface(uct::Md& md, uct::Worker& worker, WirelessSettings& how);
 
@@ -100,6 +117,8 @@ class WirelessIface : public uct::BaseIface, uct::Lending {
     std::deque<Message> sent;
     std::vector<tagwire_uct_loan_t> reads;
     std::vector<uct_completion_t*> flushes;  // that have not ended
+    std::deque<Piece> pieces;
+    std::vector<uct_pending_req_t*> waiting;  // for room
     unsigned purges = 0;
     std::uint8_t made = 0;
 };
@@ -117,6 +136,7 @@ class WirelessRails {
     WirelessIface& iface(std::size_t rail) const {
         return *static_cast<WirelessIface*>(rails[rail]->iface());
     }
+    proto::Domain& domain(std::size_t rail) { return domains_[rail]; }
     /// Endpoints that were made and not destroyed.
     std::size_t eps() const;
 
