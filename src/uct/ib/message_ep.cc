@@ -12,7 +12,7 @@ namespace tagwire::ib {
 
 // ---- Room
 
-MessageEp::MessageEp(MessageIface& owner, SendQueue& own_queue)
+MessageEp::MessageEp(MessageIface& owner, WorkQueue& own_queue)
     : BaseEp(&owner), queue(&own_queue) {}
 
 ucs_status_t MessageEp::make_room(unsigned requests, unsigned messages) {

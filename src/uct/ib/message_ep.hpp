@@ -17,7 +17,7 @@
 #include "uct/base_iface.hpp"
 #include "uct/ib/gather.hpp"
 #include "uct/ib/message.hpp"
-#include "uct/ib/send_queue.hpp"
+#include "uct/ib/work_queue.hpp"
 #include "uct/pending.hpp"
 
 namespace tagwire::ib {
@@ -94,7 +94,7 @@ class MessageEp : public uct::BaseEp {
     [[nodiscard]] bool is_idle() const;
 
     // ---- State that the parts of the interface keep here
-    SendQueue* queue;
+    WorkQueue* queue;
     std::uint32_t id = 0;             // index and generation among those of the interface
     std::uint32_t sent = 0;           // messages that took a credit, of all time
     std::uint32_t peer_released = 0;  // of them the peer is done with
@@ -111,7 +111,7 @@ class MessageEp : public uct::BaseEp {
     uct::PendingGroup* group = nullptr;  // null: nothing was pending lately
 
   protected:
-    MessageEp(MessageIface& owner, SendQueue& own_queue);
+    MessageEp(MessageIface& owner, WorkQueue& own_queue);
     ~MessageEp() = default;
 
   private:

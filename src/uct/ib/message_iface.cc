@@ -91,7 +91,7 @@ void MessageIface::handle_sends() {
 }
 
 void MessageIface::send_completed(const Completion& completion) {
-    SendQueue* queue = sends.find(static_cast<std::uint32_t>(completion.wr_id >> 32));
+    WorkQueue* queue = sends.find(static_cast<std::uint32_t>(completion.wr_id >> 32));
     if (queue == nullptr) [[unlikely]]
         return;  // of an endpoint that is gone
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
@@ -101,8 +101,8 @@ void MessageIface::send_completed(const Completion& completion) {
     owned_completed(*queue, completion);
 }
 
-void MessageIface::owned_completed(SendQueue& owned, const Completion& completion) {
-    SendQueue* const queue = &owned;
+void MessageIface::owned_completed(WorkQueue& owned, const Completion& completion) {
+    WorkQueue* const queue = &owned;
     MessageEp* ep = queue->owner;
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     ucs_status_t status = UCS_OK;
@@ -238,7 +238,7 @@ ucs_status_t MessageIface::flush(unsigned, uct_completion_t* comp) {
         !op_ends.has_late() && rndv_sends.under_way() == 0 ? UCS_OK : UCS_INPROGRESS;
     bool is_shared = false, lacks_signals = false;
     sends.drop_idle();
-    for (SendQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue)) {
+    for (WorkQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue)) {
         const MessageEp* owner = queue->owner;
         if (owner != nullptr && (owner->is_destroyed || owner->state == MessageEp::State::kFailed))
             continue;
@@ -262,7 +262,7 @@ bool MessageIface::is_any_busy() const {
 
 ucs_status_t MessageIface::fence(unsigned) {
     sends.drop_idle();
-    for (SendQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue))
+    for (WorkQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue))
         queue->fence_flag = IBV_SEND_FENCE;
     return UCS_OK;
 }

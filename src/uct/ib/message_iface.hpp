@@ -42,7 +42,7 @@ class MessageIface : public MessageReceiver {
     void lose_device(const char* why);
     [[nodiscard]] bool has_lost_device() const { return loss_ != nullptr; }
     /// For a queue that is one endpoint's. Its places have come back, if they do now.
-    void owned_completed(SendQueue& queue, const Completion& completion);
+    void owned_completed(WorkQueue& queue, const Completion& completion);
 
     OpEnds op_ends{reads, has_work};
     WatchedTime watched;

@@ -20,8 +20,8 @@
 #include "uct/ib/receive_queue.hpp"
 #include "uct/ib/rndv_sends.hpp"
 #include "uct/ib/send_pool.hpp"
-#include "uct/ib/send_queues.hpp"
 #include "uct/ib/tag_list.hpp"
+#include "uct/ib/work_queues.hpp"
 #include "uct/progress_guard.hpp"
 
 namespace tagwire::ib {
@@ -81,7 +81,7 @@ struct MessageParts {
     MessageLimits limits;
 
     // ---- Sending
-    SendQueues sends{has_work};
+    WorkQueues sends{has_work};
     SendPool buffers;  // with room for a segment
     SendPool small;    // with room for headers
     EpTable eps;

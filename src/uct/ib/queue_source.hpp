@@ -21,13 +21,13 @@ class QueueSource {
     /// The endpoint does not use the room that it had after all.
     virtual void gave_up(MessageEp&) {}
     /// Each request of the queue has ended.
-    virtual void drained(SendQueue& queue) = 0;
+    virtual void drained(WorkQueue& queue) = 0;
 
     // ---- Special queues, and queues with requests of several endpoints
-    virtual void special_completed(SendQueue&, const Completion&) {}
+    virtual void special_completed(WorkQueue&, const Completion&) {}
     [[nodiscard]] virtual bool has_requests(const MessageEp&) const { return false; }
     /// Whose requests are under way there and may be followed by another; null: nobody's.
-    [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
+    [[nodiscard]] virtual MessageEp* poster_of(const WorkQueue& queue) const { return queue.owner; }
 
     // ---- The ends of endpoints
     /// Nothing is posted for it any more, and what was posted ends.

@@ -26,7 +26,7 @@
 #include "ucs/memory/reserve.hpp"
 #include "uct/ib/dc/dc_verbs.hpp"
 #include "uct/ib/message_ep.hpp"
-#include "uct/ib/send_queue.hpp"
+#include "uct/ib/work_queue.hpp"
 
 namespace tagwire::dc {
 
@@ -90,7 +90,7 @@ struct Dci : ucs::FromReserve {
     [[nodiscard]] bool is_settled() const;
 };
 
-struct Channel : ib::SendQueue, ucs::FromReserve {
+struct Channel : ib::WorkQueue, ucs::FromReserve {
     static constexpr std::uint32_t kNoMore = kStopped - 1;  // places kept: more than there are
 
     Dci* dci = nullptr;

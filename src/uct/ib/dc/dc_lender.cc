@@ -83,7 +83,7 @@ void ChannelLender::use_places(const Dci& dci) {
     }
 }
 
-void ChannelLender::special_completed(ib::SendQueue& queue, const ib::Completion& reported) {
+void ChannelLender::special_completed(ib::WorkQueue& queue, const ib::Completion& reported) {
     auto& channel = static_cast<Channel&>(queue);
     Dci& dci = *channel.dci;
     ib::Completion completion = reported;
@@ -122,7 +122,7 @@ DcEp* ChannelLender::next_waiting() {
     return nullptr;
 }
 
-void ChannelLender::drained(ib::SendQueue& queue) {
+void ChannelLender::drained(ib::WorkQueue& queue) {
     // A callback may have found no use for it, and given it back already. After a failure
     // settled() decides what is next.
     if (queue.owner != nullptr && static_cast<DcEp*>(queue.owner)->failure == UCS_OK)
@@ -190,7 +190,7 @@ void ChannelLender::gave_up(ib::MessageEp& any) {
 
 // ---- Posting
 
-int ChannelLender::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_wr* first,
+int ChannelLender::post_call(ib::WorkQueue& queue, ib::MessageEp& any, ibv_send_wr* first,
                              ibv_send_wr** bad_p) {
     auto& channel = static_cast<Channel&>(queue);
     auto& ep = static_cast<DcEp&>(any);
@@ -205,7 +205,7 @@ int ChannelLender::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_
     return error;
 }
 
-ib::MessageEp* ChannelLender::poster_of(const ib::SendQueue& queue) const {
+ib::MessageEp* ChannelLender::poster_of(const ib::WorkQueue& queue) const {
     const auto& channel = static_cast<const Channel&>(queue);
     if (channel.dci->is_breaking)
         return nullptr;

@@ -36,7 +36,7 @@ class ChannelLender final : public ib::QueueSource {
     [[nodiscard]] DciPool& pool() { return pool_; }
     [[nodiscard]] const DciPool& pool() const { return pool_; }
     /// The queue of endpoints without a channel: it has no room.
-    [[nodiscard]] ib::SendQueue& no_queue() { return no_queue_; }
+    [[nodiscard]] ib::WorkQueue& no_queue() { return no_queue_; }
     [[nodiscard]] bool has_channel(const DcEp& ep) const { return ep.queue != &no_queue_; }
     /// The endpoint has failed and all has ended: others get its channel.
     void take_back(DcEp& ep);
@@ -47,12 +47,12 @@ class ChannelLender final : public ib::QueueSource {
     // ---- Room (QueueSource)
     bool make_room(ib::MessageEp& ep, unsigned requests, unsigned messages) override;
     void gave_up(ib::MessageEp& ep) override;
-    void drained(ib::SendQueue& queue) override;
-    void special_completed(ib::SendQueue& queue, const ib::Completion& completion) override;
+    void drained(ib::WorkQueue& queue) override;
+    void special_completed(ib::WorkQueue& queue, const ib::Completion& completion) override;
     [[nodiscard]] bool has_requests(const ib::MessageEp& ep) const override {
         return static_cast<const DcEp&>(ep).under_way != 0;
     }
-    [[nodiscard]] ib::MessageEp* poster_of(const ib::SendQueue& queue) const override;
+    [[nodiscard]] ib::MessageEp* poster_of(const ib::WorkQueue& queue) const override;
 
     // ---- The ends of endpoints (QueueSource)
     void stop(ib::MessageEp& ep) override;
@@ -75,7 +75,7 @@ class ChannelLender final : public ib::QueueSource {
         bool is_held = false;    // nobody sends there until it is stopped
     };
 
-    static int post_call(ib::SendQueue& queue, ib::MessageEp& ep, ibv_send_wr* first,
+    static int post_call(ib::WorkQueue& queue, ib::MessageEp& ep, ibv_send_wr* first,
                          ibv_send_wr** bad_p);
 
     // ---- Turns
@@ -114,7 +114,7 @@ class ChannelLender final : public ib::QueueSource {
     const Policy policy_;
     DciPool pool_;
     SharedChannels shared_;
-    ib::SendQueue no_queue_;
+    ib::WorkQueue no_queue_;
     ucs::ReserveDeque<std::uint32_t> waiting_;  // ids of endpoints without a channel, in order
     bool is_contended_ = false;                 // somebody waited since the last look
     ucs::ReserveVector<Closing> closing_;

@@ -19,7 +19,7 @@ constexpr unsigned kRingsPerShare = 2;
 
 }  // namespace
 
-DciPool::DciPool(ib::MessageIface& owner, const DcOptions& options, ib::SendQueue::Post post_call)
+DciPool::DciPool(ib::MessageIface& owner, const DcOptions& options, ib::WorkQueue::Post post_call)
     : owner_(owner),
       retries_(options.retries),
       options_(options.dci),

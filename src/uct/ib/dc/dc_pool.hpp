@@ -23,7 +23,7 @@ namespace tagwire::dc {
 
 class DciPool {
   public:
-    DciPool(ib::MessageIface& owner, const DcOptions& options, ib::SendQueue::Post post_call);
+    DciPool(ib::MessageIface& owner, const DcOptions& options, ib::WorkQueue::Post post_call);
 
     /// Before the depths are fitted: a DCI's requests are shared by its streams.
     void choose_streams(const DcVerbs& dc);
@@ -70,7 +70,7 @@ class DciPool {
     const ib::RetryOptions retries_;
     const DciOptions options_;
     const Policy policy_;
-    const ib::SendQueue::Post post_call_;
+    const ib::WorkQueue::Post post_call_;
     InitiatorParams params_{};
     unsigned streams_ = 1;  // of each DCI
     ucs::ReserveVector<std::unique_ptr<Dci>> dcis_;

@@ -55,7 +55,7 @@ class RcEp : public ib::MessageOps {
         std::uint32_t bytes;
     };
 
-    ib::SendQueue own_queue_;  // without a queue pair once its requests were given up
+    ib::WorkQueue own_queue_;  // without a queue pair once its requests were given up
     ibv_qp* device_qp_ = nullptr;
     std::uint32_t message_qp_num_ = 0;  // of the one that takes the peer's messages
     bool has_partial_ = false;

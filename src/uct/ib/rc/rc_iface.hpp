@@ -92,7 +92,7 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
 
     // ---- Each endpoint has a send queue of its own (QueueSource)
     bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
-    void drained(ib::SendQueue&) override {}
+    void drained(ib::WorkQueue&) override {}
     void stop(ib::MessageEp& ep) override;
     void give_up(ib::MessageEp& ep) override;
 

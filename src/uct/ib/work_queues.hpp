@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The send queues of an interface and the completion queue that they share: places in it, which
+// The work queues of an interface and the completion queue that they share: places in it, which
 // requests ask for a completion, and which queues have requests under way.
 //
 // Threads: owner of the interface.
@@ -17,16 +17,16 @@
 #include "ucs/memory/reserve.hpp"
 #include "uct/ib/completion_queue.hpp"
 #include "uct/ib/ep_table.hpp"
-#include "uct/ib/send_queue.hpp"
+#include "uct/ib/work_queue.hpp"
 
 namespace tagwire::ib {
 
 class QueueSource;
 
-class SendQueues {
+class WorkQueues {
   public:
     /// `has_work` is set when signal_all() has something to do.
-    explicit SendQueues(bool& has_work) : has_work_(has_work) {}
+    explicit WorkQueues(bool& has_work) : has_work_(has_work) {}
 
     /// `places` for requests, of which `reserve` only for those that bring completions; `spare`
     /// entries more.
@@ -35,18 +35,18 @@ class SendQueues {
     [[nodiscard]] CompletionQueue& cq() { return cq_; }
 
     // ---- Queues, by the upper half of the wr_ids of their requests
-    void add(SendQueue& queue);
-    void remove(SendQueue& queue);
+    void add(WorkQueue& queue);
+    void remove(WorkQueue& queue);
     /// The queue of a completion; null when it is gone.
-    [[nodiscard]] SendQueue* find(std::uint32_t id) const {
+    [[nodiscard]] WorkQueue* find(std::uint32_t id) const {
         const std::uint32_t index = id & kIndexMask;
-        SendQueue* queue = index < queues_.size() ? queues_[index] : nullptr;
+        WorkQueue* queue = index < queues_.size() ? queues_[index] : nullptr;
         return queue != nullptr && queue->id == id ? queue : nullptr;
     }
     void drop_idle();
     [[nodiscard]] std::size_t busy() const { return busy_.size(); }
-    [[nodiscard]] SendQueue* first_busy() const { return busy_.front(); }
-    [[nodiscard]] SendQueue* next_busy(SendQueue& queue) const { return busy_.next(queue); }
+    [[nodiscard]] WorkQueue* first_busy() const { return busy_.front(); }
+    [[nodiscard]] WorkQueue* next_busy(WorkQueue& queue) const { return busy_.next(queue); }
 
     // ---- Places
     [[nodiscard]] bool has_places(unsigned requests) const {
@@ -56,14 +56,14 @@ class SendQueues {
     [[nodiscard]] bool has_last_place() const { return free_ + reserve_ > 0; }
     /// For `count` requests of `queue`, which has room for them. The flags that they get: the fence
     /// belongs to the first, the signal to the last.
-    unsigned take_places(SendQueue& queue, unsigned count, bool signal) {
+    unsigned take_places(WorkQueue& queue, unsigned count, bool signal) {
         unsigned flags = std::exchange(queue.fence_flag, 0U);
         queue.unsignaled += count;
         queue.free -= count;
         free_ -= static_cast<std::int32_t>(count);
         if (signal || queue.unsignaled >= signal_every_) {
-            if ((queue.unsignaled & SendQueue::kUnlisted) != 0) {
-                queue.unsignaled &= ~SendQueue::kUnlisted;
+            if ((queue.unsignaled & WorkQueue::kUnlisted) != 0) {
+                queue.unsignaled &= ~WorkQueue::kUnlisted;
                 busy_.push_back(queue);
                 if (!signal && queue.unsignaled < signal_every_)
                     return flags;
@@ -75,11 +75,11 @@ class SendQueues {
         return flags;
     }
     /// The device did not take the chain that begins with `bad`.
-    void refused(SendQueue& queue, const ibv_send_wr* bad);
+    void refused(WorkQueue& queue, const ibv_send_wr* bad);
     /// `count` requests are not under way any more.
     void give_back(std::uint32_t count) { free_ += static_cast<std::int32_t>(count); }
     /// No completion of the queue is looked at any more.
-    void abandon(SendQueue& queue);
+    void abandon(WorkQueue& queue);
 
     // ---- Completions that are asked for
     void set_signal_every(std::uint32_t requests) { signal_every_ = requests; }
@@ -99,9 +99,9 @@ class SendQueues {
     [[nodiscard]] bool wants_signals() const { return wants_signals_; }
     void signal_all(const QueueSource& source);
     /// False: there is no place for the request that asks.
-    bool signal(SendQueue& queue, const QueueSource& source);
+    bool signal(WorkQueue& queue, const QueueSource& source);
     /// Nothing more is posted there, and what was posted ends with a completion behind it.
-    void mark_end(SendQueue& queue, MessageEp& ep);
+    void mark_end(WorkQueue& queue, MessageEp& ep);
 
   private:
     bool& has_work_;
@@ -112,9 +112,9 @@ class SendQueues {
     std::uint32_t signal_every_ = 1;
     std::int32_t places_ = 0;
     CompletionQueue cq_;
-    ucs::ReserveVector<SendQueue*> queues_;  // by index; null where free
+    ucs::ReserveVector<WorkQueue*> queues_;  // by index; null where free
     // All that have requests under way, and some that had: so nobody looks at all queues.
-    ucs::List<SendQueue, &SendQueue::busy_link> busy_;
+    ucs::List<WorkQueue, &WorkQueue::busy_link> busy_;
 };
 
 }  // namespace tagwire::ib

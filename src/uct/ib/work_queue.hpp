@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The send queue of a queue pair: counts of posted and acknowledged requests, and the operations
-// that wait for them.
+// The work queue of the sends of a queue pair: counts of posted and acknowledged requests, and the
+// operations that wait for them.
 //
 // Threads: owner of the interface.
 // Invariants
@@ -20,12 +20,12 @@ namespace tagwire::ib {
 
 class MessageEp;
 
-struct SendQueue {
+struct WorkQueue {
     /// ibv_post_send() for a queue pair that wants to know where to.
     static constexpr std::uint32_t kUnlisted = 1U << 31;
     /// A reserve that keeps the last place, too: nothing is posted, not even a flush.
     static constexpr std::uint32_t kStopped = UINT32_MAX / 2;
-    using Post = int (*)(SendQueue& queue, MessageEp& ep, ibv_send_wr* first, ibv_send_wr** bad_p);
+    using Post = int (*)(WorkQueue& queue, MessageEp& ep, ibv_send_wr* first, ibv_send_wr** bad_p);
 
     ibv_qp* qp = nullptr;
     Post post_call = nullptr;    // null: ibv_post_send()
@@ -42,7 +42,7 @@ struct SendQueue {
     // Requests since the last one that asked for a completion. kUnlisted makes it so many that the
     // next one is a special case: it lists the queue as busy.
     std::uint32_t unsignaled = kUnlisted;
-    ucs::ListLink<SendQueue> busy_link;
+    ucs::ListLink<WorkQueue> busy_link;
     unsigned fence_flag = 0;  // IBV_SEND_FENCE for the next request
     SendOp* first = nullptr;
     SendOp* last = nullptr;

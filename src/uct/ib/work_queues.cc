@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "uct/ib/send_queues.hpp"
+#include "uct/ib/work_queues.hpp"
 
 #include "uct/ib/message_iface.hpp"
 #include "uct/ib/queue_source.hpp"
 
 namespace tagwire::ib {
 
-ucs_status_t SendQueues::open(const IbMd& md, std::uint32_t places, std::uint32_t reserve,
+ucs_status_t WorkQueues::open(const IbMd& md, std::uint32_t places, std::uint32_t reserve,
                               unsigned spare, ibv_comp_channel* channel, void* context) {
     places_ = static_cast<std::int32_t>(places);
     reserve_ = static_cast<std::int32_t>(reserve);
@@ -14,30 +14,30 @@ ucs_status_t SendQueues::open(const IbMd& md, std::uint32_t places, std::uint32_
     return cq_.open(md, places + spare, channel, false, context);
 }
 
-void SendQueues::add(SendQueue& queue) {
+void WorkQueues::add(WorkQueue& queue) {
     const std::size_t index = queue.id & kIndexMask;
     if (queues_.size() <= index)
         queues_.resize(index + 1);
     queues_[index] = &queue;
 }
 
-void SendQueues::remove(SendQueue& queue) {
+void WorkQueues::remove(WorkQueue& queue) {
     queues_[queue.id & kIndexMask] = nullptr;
     if (busy_.is_linked(queue))
         busy_.erase(queue);
-    queue.unsignaled |= SendQueue::kUnlisted;
+    queue.unsignaled |= WorkQueue::kUnlisted;
 }
 
-void SendQueues::drop_idle() {
-    busy_.for_each([this](SendQueue& queue) {
+void WorkQueues::drop_idle() {
+    busy_.for_each([this](WorkQueue& queue) {
         if (queue.is_drained()) {
             busy_.erase(queue);
-            queue.unsignaled = SendQueue::kUnlisted;
+            queue.unsignaled = WorkQueue::kUnlisted;
         }
     });
 }
 
-void SendQueues::refused(SendQueue& queue, const ibv_send_wr* bad) {
+void WorkQueues::refused(WorkQueue& queue, const ibv_send_wr* bad) {
     std::uint32_t untaken = 0;
     for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) {
         ++untaken;
@@ -50,7 +50,7 @@ void SendQueues::refused(SendQueue& queue, const ibv_send_wr* bad) {
     queue.unsignaled = queue.posted - queue.acked;
 }
 
-void SendQueues::abandon(SendQueue& queue) {
+void WorkQueues::abandon(WorkQueue& queue) {
     const std::uint32_t given_up = queue.posted - queue.acked;
     queue.acked = queue.posted;
     queue.free += given_up;
@@ -63,9 +63,9 @@ void SendQueues::abandon(SendQueue& queue) {
 // Requests without a completion fill the queue: some that ask for one, behind them. Where places in
 // the completion queue run out it goes on from there when some have come back: each of what it
 // posted brings at least its own.
-void SendQueues::signal_all(const QueueSource& source) {
+void WorkQueues::signal_all(const QueueSource& source) {
     for (std::size_t left = busy_.size(); left > 0; --left) {
-        SendQueue* queue = busy_.front();
+        WorkQueue* queue = busy_.front();
         if (queue->has_unsignaled() && queue->has_last_place() && !signal(*queue, source))
             return;
         busy_.erase(*queue);
@@ -74,7 +74,7 @@ void SendQueues::signal_all(const QueueSource& source) {
     wants_signals_ = false;
 }
 
-bool SendQueues::signal(SendQueue& queue, const QueueSource& source) {
+bool WorkQueues::signal(WorkQueue& queue, const QueueSource& source) {
     MessageEp* ep = source.poster_of(queue);
     if (ep == nullptr || (ep->failure != UCS_OK && !queue.wants_mark))
         return true;
@@ -87,7 +87,7 @@ bool SendQueues::signal(SendQueue& queue, const QueueSource& source) {
 // Requests without a completion that were carried out end silently, so one is put behind them. Its
 // place is one of those that has_places() leaves; when none is left, others' completions bring
 // some.
-void SendQueues::mark_end(SendQueue& queue, MessageEp& ep) {
+void WorkQueues::mark_end(WorkQueue& queue, MessageEp& ep) {
     if (!queue.has_unsignaled() || queue.free == 0)
         return;
     queue.wants_mark = !has_last_place();
