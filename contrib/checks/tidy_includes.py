@@ -58,13 +58,11 @@ PUBLIC_ONLY = {"uct/api", "tools", "examples", "libfabric"}
 COMPOSITION_ROOT = "src/components.cc"  # above all of src
 
 # Rooms of the messaging layer, from the ground up. A header includes those of its own room and of
-# rooms below. A body may include the hubs as well, by which the parts of a worker reach each other,
-# and what UPWARD lists; that may only shrink.
+# rooms below. A body may include the hubs as well, by which the parts of a worker reach each other.
 ROOMS_OF = "src/protocols/"
 ROOMS = ("wire", "port", "index", "cost", "completion", "request", "match", "connect", "transfer",
          "eager", "rndv", "rma", "am", "offload", "worker", "cm", "facade")
 HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
-UPWARD = {}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GENERATED = {"tagwire_version.h"}
@@ -142,6 +140,5 @@ def climb(path, target):
     room, other = path.split("/")[0], target.split("/")[0]
     if room not in ROOMS or other not in ROOMS or ROOMS.index(other) <= ROOMS.index(room):
         return
-    is_body = path.endswith(".cc")
-    if not is_body or (target not in HUBS and target not in UPWARD.get(path, ())):
+    if not path.endswith(".cc") or target not in HUBS:
         yield f"{room}/ is below {other}/ and must not include {target}"
