@@ -232,6 +232,12 @@ class FakeRail : public proto::Rail {
     void set_matches_tags() { matches_tags_ = true; }
     void set_learning() { is_learning_ = true; }
     uct_iface_attr_t& attributes() { return attr_; }
+    /// As open() does.
+    void set_flags(std::uint64_t flags) {
+        attr_.cap.flags = flags;
+        costs_.can_get = can_get();
+        costs_.can_put = can_put();
+    }
 };
 
 /// As requests name the peer: nobody looks into it, and its lane knows it.

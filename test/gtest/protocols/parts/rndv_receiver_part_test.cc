@@ -53,8 +53,8 @@ class RndvReceiverPart : public testing::Test {
         uct_ep_params_t params{};
         params.iface = iface_;
         EXPECT_EQ(WirelessEp::create(&params, &lane_.ep), UCS_OK);
-        rail_.attributes().cap.flags =
-            UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_CONNECT_TO_IFACE;
+        rail_.set_flags(UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY |
+                        UCT_IFACE_FLAG_CONNECT_TO_IFACE);
         lane_.over = &rail_;
         lane_.peer_domain = kDomain;
         lane_.state = EpState::kReady;
@@ -332,7 +332,7 @@ TEST_F(RndvReceiverPart, data_is_asked_for_without_a_key_that_fits) {
     std::vector<std::byte> none;  // of the right length
     add_key(none, kDomain, std::vector(domain_.attr.rkey_packed_size, std::byte{0xee}));
     ask(none);
-    rail_.attributes().cap.flags = 0;  // a lane without reads
+    rail_.set_flags(0);  // a lane without reads
     ask(key());
     lane_.state = EpState::kConnecting;  // the message has overtaken the hello
     ask(key());
