@@ -61,11 +61,11 @@ typedef struct tw_explanation {
     unsigned protocol_count;
     tw_protocol_cost_t protocols[TW_PROTOCOLS_MAX];
     /// Kind of copies by which the sender brings such a message into shared memory, if it is copied
-    /// through it: "libc" or "nontemporal"; of an endpoint the one in use now. NULL: not
-    /// shared memory.
+    /// through it: "libc", "vector" or "nontemporal"; of an endpoint the one in use now.
+    /// NULL: not shared memory.
     const char* copy_in;
     const char* copy_out;  ///< Kind of the receiver's copy out of shared memory.
-    char copy_kinds[64];   ///< Kinds of copies that this processor has: "libc nontemporal".
+    char copy_kinds[64];   ///< Kinds of copies that this processor has: "libc nontemporal vector".
 } tw_explanation_t;
 
 /// Explains how a message of a worker goes over one of its transports.

@@ -70,10 +70,13 @@ CopyRule copy_rule_of(ucs::CopyKind kind, const CopyTimes& times, const CopyTime
     return rule;
 }
 
-/// Copies that nobody has measured, or only beside libc's, are those of the processor.
-CopyRule best_copy(const std::array<CopyTimes, ucs::kCopyKinds>& times) {
+/// Copies that nobody has measured, or only beside libc's, are those of the processor. For copies
+/// out no other kind is known to be faster than those; senders find out by themselves.
+CopyRule best_copy(const std::array<CopyTimes, ucs::kCopyKinds>& times, bool is_out) {
     const bool knows_vectors = !times[static_cast<std::size_t>(ucs::CopyKind::kVector)].empty();
     CopyRule best = knows_vectors ? CopyRule{} : CopyRule::of_processor();
+    if (is_out && best.kind != ucs::CopyKind::kLibc)
+        return best;
     double best_gain = 0;
     for (const ucs::CopyKind kind : ucs::copy_kinds_here()) {
         double gain = 0;
@@ -143,7 +146,7 @@ CopyRules Calibration::copies(std::string_view transport, std::string_view devic
         else if (is_copy_sample(sample.what, CostSample::kCopyOut, &kind))
             out[static_cast<std::size_t>(kind)][sample.bytes] = sample.ns;
     }
-    return {best_copy(in), best_copy(out)};
+    return {best_copy(in, false), best_copy(out, true)};
 }
 
 bool Calibration::has(std::string_view transport, std::string_view device) const {

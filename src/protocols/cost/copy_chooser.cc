@@ -18,13 +18,14 @@ constexpr std::uint32_t kColdCopies = 8;
 
 }  // namespace
 
-CopyChooser::Plan CopyChooser::choose(std::size_t i) {
+CopyChooser::Plan CopyChooser::choose(std::size_t message_bytes) {
+    const std::size_t i = class_of(message_bytes);
     const std::uint32_t number = ++number_;
     const bool is_turn = number % (is_far_ ? kOtherEveryFar : kOtherEvery) == 0;
     const bool is_timed = number > kColdCopies && (is_turn || number % kTimedEvery == 1);
     const bool is_unknown = past_caches_[i] == 0 && is_timed;
     const bool is_past_caches = is_unknown || is_far_ != is_turn;
-    return {is_past_caches ? ucs::CopyKind::kNonTemporal : near_, is_timed};
+    return {is_past_caches ? ucs::CopyKind::kNonTemporal : near_for(message_bytes), is_timed};
 }
 
 /// While plain copies are in use, the time of one counts for a quarter, and no more than that of

@@ -40,20 +40,19 @@ class CopyChooser {
         rule_ = rule;
         is_choosing_ = is_choosing;
         is_far_ = rule.kind == ucs::CopyKind::kNonTemporal;
-        near_ = is_far_ ? ucs::plain_copy_kind() : rule.kind;
     }
 
     /// For the copy of the next message, of all its parts, or of one.
     Plan plan(std::size_t message_bytes) {
         if (!is_choosing_ || message_bytes < kFrom)
             return {rule_.kind_for(message_bytes), false};
-        return choose(class_of(message_bytes));
+        return choose(message_bytes);
     }
     /// The kind by which most messages of that length go now.
     [[nodiscard]] ucs::CopyKind kind_for(std::size_t message_bytes) const {
         if (!is_choosing_ || message_bytes < kFrom)
             return rule_.kind_for(message_bytes);
-        return is_far_ ? ucs::CopyKind::kNonTemporal : near_;
+        return is_far_ ? ucs::CopyKind::kNonTemporal : near_for(message_bytes);
     }
     /// A copy of `bytes` bytes, some of a message, that was planned so took `time`.
     void took(ucs::CopyKind kind, std::size_t bytes, double time);
@@ -64,12 +63,16 @@ class CopyChooser {
         return bytes < 2 * kFrom ? 0 : bytes < 4 * kFrom ? 1 : 2;
     }
 
-    Plan choose(std::size_t i);
+    Plan choose(std::size_t message_bytes);
+    /// By the rule, or, where that is for far processors, as this processor copies plainly.
+    [[nodiscard]] ucs::CopyKind near_for(std::size_t message_bytes) const {
+        return rule_.kind == ucs::CopyKind::kNonTemporal ? ucs::plain_kind_for(message_bytes)
+                                                         : rule_.kind_for(message_bytes);
+    }
 
     CopyRule rule_{};
     bool is_choosing_ = false;
     bool is_far_ = false;
-    ucs::CopyKind near_ = ucs::CopyKind::kLibc;
     std::uint32_t number_ = 0;  // of messages
     // Times of a byte by non-temporal stores; 0: unknown.
     std::array<float, kClasses> past_caches_{};

@@ -45,7 +45,7 @@ struct Resource {
 /// A device of the virtual HCA.
 bool is_virtual(const uct_tl_resource_desc_t& desc);
 
-/// The kinds of copies that this processor has: "libc nontemporal".
+/// The kinds of copies that this processor has: "libc nontemporal vector".
 std::string copy_kinds_text();
 
 class alignas(128) Context : public tw_context {

@@ -2,11 +2,9 @@
 // The core of a worker: the state that its parts share, and the completion of every request.
 //
 //     Worker (worker.hpp): progress, waiting
-//       |-- PeerTable, DeviceTags               reach it by ports (worker_ports.cc)
-//       |-- Receiver                            holds the core, and reaches the others through it
+//       |-- PeerTable, DeviceTags, Receiver     reach it by ports (worker_ports.cc,
+//       |                                       receive_ports.cc)
 //       '-- WorkerCore                          rails, requests, name spaces, counters, lock
-//
-// Parts hold a WorkerCore&, and include the headers of those other parts that they call.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -25,10 +25,6 @@ const Worker& worker_at(const void* owner) {
     return *static_cast<const Worker*>(owner);
 }
 
-Endpoint& endpoint_as(MatchPeer& peer) {
-    return static_cast<Endpoint&>(peer);
-}
-
 /// The program has the endpoint: its other threads send by endpoints of their own.
 ucs_status_t open_contexts(const Worker& worker, Endpoint& ep, unsigned flags) try {
     if (worker.tx_contexts() == nullptr || (flags & TW_EP_ORDERED) != 0)
@@ -44,9 +40,9 @@ constinit const PeerTableCalls Worker::kPeerTableCalls{
     .make = [](void* worker, std::uint64_t peer_id, std::uint64_t worker_id) -> PeerEndpoint* {
         return std::make_unique<Endpoint>(worker_at(worker), peer_id, worker_id).release();
     },
-    .destroy = [](PeerEndpoint& ep) { delete &endpoint_as(ep); },
+    .destroy = [](PeerEndpoint& ep) { delete &endpoint_of(ep); },
     .add_id = [](void* worker,
-                 PeerEndpoint& ep) { return worker_at(worker).endpoints_.add(endpoint_as(ep)); },
+                 PeerEndpoint& ep) { return worker_at(worker).endpoints_.add(endpoint_of(ep)); },
     .release_id =
         [](void* owner, PeerEndpoint& ep) {
             Worker& worker = worker_at(owner);
@@ -56,31 +52,31 @@ constinit const PeerTableCalls Worker::kPeerTableCalls{
             if (worker.device_tags() != nullptr)
                 worker.device_tags()->gone(ep);
         },
-    .begin_anew = [](PeerEndpoint& ep) { endpoint_as(ep).begin_anew(); },
-    .work = [](PeerEndpoint& ep) { return endpoint_as(ep).work_slowly(); },
+    .begin_anew = [](PeerEndpoint& ep) { endpoint_of(ep).begin_anew(); },
+    .work = [](PeerEndpoint& ep) { return endpoint_of(ep).work_slowly(); },
     .stripe_failed =
         [](PeerEndpoint& ep, uct_ep_h lane, ucs_status_t status) {
-            Stripes* const stripes = endpoint_as(ep).chosen_stripes();
+            Stripes* const stripes = endpoint_of(ep).chosen_stripes();
             return stripes != nullptr && stripes->lane_failed(lane, status);
         },
     .drop_incoming =
         [](void* worker, PeerEndpoint& ep, ucs_status_t status, bool is_last) {
-            worker_at(worker).own_receiver_.drop_incoming(endpoint_as(ep), status, is_last);
+            worker_at(worker).own_receiver_.drop_incoming(endpoint_of(ep), status, is_last);
         },
     .end_receives =
         [](void* worker, PeerEndpoint& ep, ucs_status_t status) {
-            while (Request* request = endpoint_as(ep).receiving.front())
+            while (Request* request = endpoint_of(ep).receiving.front())
                 worker_at(worker).finish(*request, status);
         },
     .open_contexts =
         [](void* worker, PeerEndpoint& ep, unsigned flags) {
-            return open_contexts(worker_at(worker), endpoint_as(ep), flags);
+            return open_contexts(worker_at(worker), endpoint_of(ep), flags);
         },
     .fail_front =
         [](void* worker, PeerEndpoint& ep, ucs_status_t status) {
-            if (endpoint_as(ep).tx.front == nullptr)
+            if (endpoint_of(ep).tx.front == nullptr)
                 return false;
-            worker_at(worker).own_tx->has_failed(endpoint_as(ep), status);
+            worker_at(worker).own_tx->has_failed(endpoint_of(ep), status);
             return true;
         },
 };

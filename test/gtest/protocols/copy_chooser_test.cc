@@ -124,6 +124,13 @@ TEST_F(Copies, of_a_measured_kind_are_what_others_are_compared_with) {
     EXPECT_EQ(chooser_.kind_for(4096), CopyKind::kVector);
 }
 
+TEST_F(Copies, near_ones_are_of_the_measured_kind_from_the_measured_length_on) {
+    chooser_.begin({.from = 16384, .kind = CopyKind::kVector}, true);
+    EXPECT_EQ(chooser_.kind_for(16384), CopyKind::kVector);
+    EXPECT_EQ(chooser_.kind_for(16383), CopyKind::kLibc);
+    EXPECT_EQ(chooser_.plan(16383).kind, CopyKind::kLibc);
+}
+
 TEST_F(Copies, that_begin_far_become_the_processors_own_near) {
     chooser_.begin({.from = 2048, .kind = CopyKind::kNonTemporal}, true);
     send(200, 1, kNearNs);

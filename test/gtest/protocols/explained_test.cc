@@ -104,7 +104,7 @@ TEST_F(CalibratedCopies, change_where_another_kind_is_faster_to_the_end) {
     EXPECT_EQ(copy_out(1 << 20), plain());
     store(copy_samples("copy_out_libc", "copy_out_nontemporal", 0, 0.9));
     EXPECT_EQ(copy_in(1 << 20), plain());  // what is stored of a device replaces all of it
-    EXPECT_EQ(copy_out(2048), "nontemporal");
+    EXPECT_EQ(copy_out(2048), plain() == "libc" ? "nontemporal" : plain());
     EXPECT_EQ(copy_out(2047), "libc");
 }
 
