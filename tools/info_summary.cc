@@ -75,7 +75,11 @@ std::string local_path(const InfoNode& component) {
     return "";
 }
 
-std::string costs() {
+std::string costs(const std::string& setting) {
+    if (setting == "none")
+        return "modelled, as TAGWIRE_CALIBRATION=none says";
+    if (setting != "auto")
+        return "measured (" + setting + ", by TAGWIRE_CALIBRATION)";
     std::array<char, 4096> path{};
     std::size_t length = path.size();
     if (tw_calibration_path(path.data(), &length) == TW_OK && access(path.data(), R_OK) == 0)
@@ -106,11 +110,16 @@ std::string options(const InfoNode& config) {
     return "set:" + (set.empty() ? " none" : set) + (refused.empty() ? "" : "; refused:" + refused);
 }
 
-std::string value_of(const InfoNode& config, const std::string& name) {
+std::string setting_of(const InfoNode& config, const std::string& name) {
     for (const InfoNode& option : config.children)
         if (fact_of(option, "name") == name)
-            return fact_of(option, "value") + " (" + name + ")";
+            return fact_of(option, "value");
     return "";
+}
+
+std::string value_of(const InfoNode& config, const std::string& name) {
+    const std::string setting = setting_of(config, name);
+    return setting.empty() ? "" : setting + " (" + name + ")";
 }
 
 }  // namespace
@@ -127,7 +136,7 @@ void print_summary(const InfoFacts& facts) {
     }
     say("transports", value_of(facts.config, "TAGWIRE_TRANSPORTS"));
     say("waiting", fact_of(facts.progress, "mode") + " (TAGWIRE_PROGRESS)");
-    say("costs", costs());
+    say("costs", costs(setting_of(facts.config, "TAGWIRE_CALIBRATION")));
     say("descriptors", descriptors());
     say("options", options(facts.config));
     say("more", "tagwire info devices, config, progress or build; tagwire explain; man 7 tagwire");

@@ -8,12 +8,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr int kRemoveTries = 500;
 constexpr useconds_t kRemovePauseUs = 10'000;
 constexpr std::string_view kPrefix = "tagwire-run-";
+constexpr std::string_view kPlaces = "XXXXXX";  // of mkdtemp(3)
 /// A younger directory may be of a command that has not locked it yet.
 constexpr std::time_t kAbandonedAgeS = 60;
 
@@ -57,12 +62,28 @@ bool is_abandoned(int directory) {
            flock(directory, LOCK_EX | LOCK_NB) == 0;
 }
 
+/// Names of this boot of this host begin so: locks of another one may be unknown here.
+std::string name_start() {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string boot;
+    std::getline(file, boot, '-');
+    return std::string(kPrefix) + (boot.empty() ? "" : boot + "-");
+}
+
+/// As mkdtemp(3) makes them behind `start`.
+bool is_name_of_ours(std::string_view name, std::string_view start) {
+    return name.starts_with(start) && name.size() == start.size() + kPlaces.size() &&
+           std::all_of(name.begin() + static_cast<std::ptrdiff_t>(start.size()), name.end(),
+                       [](unsigned char at) { return std::isalnum(at) != 0; });
+}
+
 /// Directories of commands that were killed together with their keepers.
 void remove_abandoned(const fs::path& folder) {
     std::error_code error;
     std::vector<std::string> paths;
+    const std::string start = name_start();
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-        if (at->path().filename().string().starts_with(kPrefix))
+        if (is_name_of_ours(at->path().filename().string(), start))
             paths.push_back(at->path().string());
     for (const std::string& path : paths) {
         const int directory = open_directory(path);
@@ -85,7 +106,8 @@ void remove_abandoned(const fs::path& folder) {
     // Above both, so that neither takes the other's place.
     const int kept_socket = fcntl(socket, F_DUPFD, STDERR_FILENO + 1);
     const int kept_lock = lock < 0 ? -1 : fcntl(lock, F_DUPFD, STDERR_FILENO + 1);
-    dup2(kept_socket, STDIN_FILENO);
+    if (kept_socket < 0 || dup2(kept_socket, STDIN_FILENO) < 0)
+        _exit(errno);
     if (kept_lock >= 0)
         dup2(kept_lock, STDIN_FILENO + 1);
     closefrom(STDIN_FILENO + (kept_lock < 0 ? 1 : 2));
@@ -130,7 +152,7 @@ std::string make_directory() {
         if (folder.empty())
             continue;
         std::string path =
-            (fs::absolute(folder, error) / (std::string(kPrefix) + "XXXXXX")).string();
+            (fs::absolute(folder, error) / (name_start() + std::string(kPlaces))).string();
         if (!error)
             remove_abandoned(folder);
         if (!error && mkdtemp(path.data()) != nullptr)

@@ -198,7 +198,8 @@ def main():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # File names may be no UTF-8: they are printed as they came.
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="surrogateescape")
+        if hasattr(stream, "reconfigure"):  # none, where it is closed
+            stream.reconfigure(errors="surrogateescape")
     arguments = parse_arguments()
     try:
         kinds = parse_compare(arguments.compare)

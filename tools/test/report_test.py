@@ -374,7 +374,6 @@ def two_curves(name="one"):
                       plot.Curve("nothing", {})])
 
 
-@unittest.skipUnless(shutil.which("gnuplot"), "gnuplot is not installed")
 class Starts(unittest.TestCase):
     FOLDER = Path(report.__file__).parent
 
@@ -418,6 +417,7 @@ class Starts(unittest.TestCase):
         self.assertFalse(report.ENDING & signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
+@unittest.skipUnless(shutil.which("gnuplot"), "gnuplot is not installed")
 class Plots(unittest.TestCase):
     def test_is_one_element_with_title_axes_and_the_curves_that_have_points(self):
         svg = plot.svg_of(two_curves())

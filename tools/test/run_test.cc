@@ -165,7 +165,10 @@ TEST(Run, directories_of_jobs_that_were_killed_as_a_whole_are_removed) {
     std::string folder = (fs::temp_directory_path() / "tagwire-test-XXXXXX").string();
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     const Setting temporary("TMPDIR", folder.c_str());
-    const auto place = [&](const char* name, bool is_old) {
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot, '-');
+    const std::string ours = "tagwire-run-" + boot + "-";
+    const auto place = [&](const std::string& name, bool is_old) {
         const fs::path path = fs::path(folder) / name;
         EXPECT_EQ(mkdir(path.c_str(), 0700), 0);
         std::ofstream(path / "0") << "rank";
@@ -173,15 +176,17 @@ TEST(Run, directories_of_jobs_that_were_killed_as_a_whole_are_removed) {
             fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
         return path;
     };
-    const fs::path abandoned = place("tagwire-run-000000", true);
-    const fs::path young = place("tagwire-run-000001", false);
-    const fs::path used = place("tagwire-run-000002", true), foreign = place("other", true);
-    fs::create_directory_symlink(foreign, fs::path(folder) / "tagwire-run-000003");
+    const fs::path abandoned = place(ours + "000000", true);
+    const fs::path young = place(ours + "000001", false);
+    const fs::path used = place(ours + "000002", true), foreign = place("other", true);
+    const fs::path of_user = place("tagwire-run-results", true);
+    const fs::path of_another_host = place("tagwire-run-00000000-000000", true);
+    fs::create_directory_symlink(foreign, fs::path(folder) / (ours + "000003"));
     const int lock = open(used.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ASSERT_EQ(flock(lock, LOCK_EX | LOCK_NB), 0);
     EXPECT_EQ(tagwire(run_of({"-n", "1"}, "exit 0")).status, 0);
     EXPECT_FALSE(fs::exists(abandoned));
-    for (const fs::path& kept : {young, used, foreign})
+    for (const fs::path& kept : {young, used, foreign, of_user, of_another_host})
         EXPECT_TRUE(fs::exists(kept / "0")) << kept;
     close(lock);
     fs::remove_all(folder);

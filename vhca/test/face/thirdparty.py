@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -108,11 +108,19 @@ def print_table(folder):
 
 
 def forget_others(folder):
-    """Results of cases that are no more."""
+    """Results of cases that are no more; files of others stay."""
     names = {case.name for case in CASES}
     for path in folder.glob("*.json"):
-        if path.stem not in names:
+        if path.stem not in names and is_result(path):
             path.unlink(missing_ok=True)
+
+
+def is_result(path):
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and set(content) == {field.name for field in fields(Result)}
 
 
 def run_all(launcher, wanted, jobs, folder):
