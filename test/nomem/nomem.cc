@@ -278,6 +278,11 @@ extern "C" {
     return until_failure.exchange(which) == 0 ? 1 : 0;
 }
 
+/// Until it is called with 0, no allocation of this thread fails or is counted.
+[[gnu::visibility("default")]] void tagwire_nomem_spare(int is_spared) {
+    is_inside = is_spared != 0;
+}
+
 /// LeakSanitizer knows what the dynamic linker allocates by who calls malloc(), which is we.
 [[gnu::visibility("default")]] const char* __lsan_default_suppressions() {
     return "leak:_dl_map_object_deps\nleak:dl_open_worker\n";

@@ -26,6 +26,28 @@ inline auto* name_hook() {
     return found;
 }
 
+inline auto* spare_hook() {
+    static auto* const found =
+        reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "tagwire_nomem_spare"));
+    return found;
+}
+
+/// No allocation of this thread fails or is counted while it lives: what a fake writes down is the
+/// test's, where the library is a part of the test program. They do not nest.
+class Spared {
+  public:
+    Spared() { spare(1); }
+    ~Spared() { spare(0); }
+    Spared(const Spared&) = delete;
+    Spared& operator=(const Spared&) = delete;
+
+  private:
+    static void spare(int is_spared) {
+        if (auto* const hook = spare_hook())
+            hook(is_spared);
+    }
+};
+
 /// kOutside: not those of calls that a callback of the program makes.
 enum class Where { kNowhere, kAnywhere, kOutside };
 

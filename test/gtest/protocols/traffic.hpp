@@ -119,6 +119,7 @@ struct TrafficOp {
     std::atomic<int> ends{0};
     std::atomic<int> received{0};  // of a message
     std::atomic<bool> is_drawn{false};
+    std::atomic<bool> has_lost_part{false};  // a message in a receive of many ended badly
     tw_status_t status = TW_INPROGRESS;
     Tick told = kNever;
     std::uint64_t told_source = 0;

@@ -104,6 +104,9 @@ RefReceive Traffic::receive_of(const TrafficOp& op) {
                                  (is_directed && way(op.worker, op.peer).broken > 0);
         receive.is_excused = may_have_failed && (op.status != TW_ERR_CANCELED || is_by_close);
     }
+    // A receive of many leaves the list with a message of which the rest may never come.
+    if (op.has_lost_part.load(std::memory_order_relaxed) && op.matches.empty())
+        receive.is_excused = true;
     return receive;
 }
 

@@ -282,6 +282,8 @@ void Traffic::check_end(TrafficOp& op, const tw_completion_t& done) {
         wrong("it ends as another one: flags " + std::to_string(done.flags), &op);
     if (op.kind == Kind::kMany && !is_full && !has_come && !is_anything_broken(op.worker))
         wrong(std::string("a message ends with ") + tw_status_string(done.status), &op);
+    if (op.kind == Kind::kMany && !is_full && !has_come)
+        op.has_lost_part.store(true, std::memory_order_relaxed);
     if (is_full && done.status == TW_OK && done.length != 0)
         wrong("the end of a receive of many has a message", &op);
     if (is_receive)

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/nomem.hpp"
 #include "protocols/cost/calibration.hpp"
 #include "protocols/cost/options.hpp"
 #include "protocols/match/match_peer.hpp"
@@ -40,6 +41,7 @@ struct FakeUct : uct_iface_t {
             FakeUct& self = of(ep);
             if (const ucs_status_t status = self.take_room(); status != UCS_OK)
                 return static_cast<ssize_t>(status);
+            const nomem::Spared spared;
             std::vector<std::byte> bytes(kBufferBytes);
             bytes.resize(pack(bytes.data(), arg));
             EXPECT_LE(bytes.size(), kBufferBytes);
@@ -48,12 +50,14 @@ struct FakeUct : uct_iface_t {
         };
         ops.iface_tag_recv_zcopy = [](uct_iface_h iface, uct_tag_t tag, uct_tag_t mask,
                                       const uct_iov_t* iov, std::size_t, uct_tag_context_t* ctx) {
+            const nomem::Spared spared;
             auto& self = *static_cast<FakeUct*>(iface);
             if (self.give_status == UCS_OK)
                 self.given.push_back({tag, mask, *iov, ctx});
             return self.give_status;
         };
         ops.iface_tag_recv_cancel = [](uct_iface_h iface, uct_tag_context_t* ctx, int is_forced) {
+            const nomem::Spared spared;
             auto& self = *static_cast<FakeUct*>(iface);
             self.taken_back.push_back({ctx, is_forced != 0});
             return self.cancel_status;
@@ -144,6 +148,7 @@ struct FakeUct : uct_iface_t {
         return UCS_OK;
     }
     ucs_status_t move(const Piece& piece) {
+        const nomem::Spared spared;
         if (pieces.size() >= pieces_max)
             return UCS_ERR_NO_RESOURCE;
         if (piece_status >= 0)
@@ -157,6 +162,7 @@ struct FakeUct : uct_iface_t {
             FakeUct& self = of(ep);
             if (const ucs_status_t status = self.take_room(); status != UCS_OK)
                 return status;
+            const nomem::Spared spared;
             std::vector<std::byte> message(sizeof head + bytes);
             std::memcpy(message.data(), &head, sizeof head);
             std::memcpy(message.data() + sizeof head, rest, bytes);
@@ -164,6 +170,7 @@ struct FakeUct : uct_iface_t {
             return UCS_OK;
         };
         ops.ep_pending_add = [](uct_ep_h ep, uct_pending_req_t* request, unsigned) {
+            const nomem::Spared spared;
             FakeUct& self = of(ep);
             if (self.wait_status == UCS_OK)
                 self.waiting.push_back(request);
@@ -174,6 +181,7 @@ struct FakeUct : uct_iface_t {
             of(ep).waiting.clear();
         };
         ops.ep_flush = [](uct_ep_h ep, unsigned, uct_completion_t* done) {
+            const nomem::Spared spared;
             FakeUct& self = of(ep);
             if (self.flush_status == UCS_INPROGRESS)
                 self.flushes.push_back(done);
@@ -196,6 +204,7 @@ struct FakeUct : uct_iface_t {
             FakeUct& self = of(ep);
             if (const ucs_status_t status = self.take_room(); status != UCS_OK)
                 return static_cast<ssize_t>(status);
+            const nomem::Spared spared;
             std::vector<std::byte> bytes(kBufferBytes);
             bytes.resize(pack(bytes.data(), arg));
             self.tagged.push_back({tag, imm, bytes, false});
@@ -207,6 +216,7 @@ struct FakeUct : uct_iface_t {
             if (const ucs_status_t status = self.take_room(); status != UCS_OK)
                 return status;
             const auto* const at = static_cast<const std::byte*>(header);
+            const nomem::Spared spared;
             self.tagged.push_back({tag, 0, {at, at + bytes}, true});
             return UCS_OK;
         };
@@ -311,6 +321,7 @@ inline constexpr proto::WorkerCalls FakeWorker::kCalls{
         [](void* worker, proto::Request& request, proto::MatchPeer& peer) {
             request.ep = as_endpoint(static_cast<FakeMatchPeer&>(peer));
             request.is_outstanding = true;
+            const nomem::Spared spared;
             of(worker).outstanding.push_back(&request);
         },
     .finish =
@@ -321,6 +332,7 @@ inline constexpr proto::WorkerCalls FakeWorker::kCalls{
                 of(worker).on_end_rma(request);
             request.done.status = static_cast<tw_status_t>(status);
             request.has_ended |= request.in_call;
+            const nomem::Spared spared;
             of(worker).ends.push_back({&request, status});
         },
     .cache_region = [](void*, const proto::Request&, std::size_t,
@@ -328,6 +340,7 @@ inline constexpr proto::WorkerCalls FakeWorker::kCalls{
     .arrivals = [](const void* worker) { return static_cast<const FakeWorker*>(worker)->arrivals; },
     .drained =
         [](void* worker, proto::Request& request, ucs_status_t status) {
+            const nomem::Spared spared;
             of(worker).drained.push_back({&request, status});
         },
 };

@@ -298,11 +298,11 @@ inline constexpr proto::PeerCalls SideEndpoint::kPeerCalls{
 };
 
 inline constexpr proto::PeerTableCalls PeerSide::kCalls{
-    .make = [](void* side, std::uint64_t peer, std::uint64_t worker) -> proto::PeerEndpoint* {
+    .make = [](void* side, std::uint64_t peer, std::uint64_t of_worker) -> proto::PeerEndpoint* {
         try {
-            return new SideEndpoint(of(side), peer, worker);
+            return new SideEndpoint(of(side), peer, of_worker);
         } catch (const std::bad_alloc&) {
-            return new SideEndpoint(of(side), peer, worker);  // the reserve has it
+            return new SideEndpoint(of(side), peer, of_worker);  // the reserve has it
         }
     },
     .destroy = [](proto::PeerEndpoint& ep) { delete &of(ep); },

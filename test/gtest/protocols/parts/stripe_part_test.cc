@@ -92,6 +92,7 @@ struct StripesBench {
     StripesBench& operator=(const StripesBench&) = delete;
 
     /// A message whose data is to be moved; `ends` has how its transfer has ended.
+    unsigned long failing = 0;  // allocation of begin(), from 1 on; 0: none
     Request& begin(bool is_put = true, bool only_connections = false) {
         Request& request = worker.make(RequestKind::kSend, buffer);
         auto transfer = std::make_unique<Transfer>(
@@ -106,6 +107,7 @@ struct StripesBench {
         request.transfer = transfer.release();
         outstanding[0].push_back(request);
         all.push_back(&request);
+        const FailingAllocation fails(failing);
         stripes.divide(request, keys, only_connections);
         stripes.drain();
         return request;
@@ -415,11 +417,8 @@ TEST(StripesMemory, a_message_is_divided_or_not_and_moves) {
     ASSERT_TRUE(ucs::reserve_open());
     for (unsigned long which = 1; which < 12; ++which) {
         StripesBench bench;
-        Request* request = nullptr;
-        {
-            const FailingAllocation failing(which);
-            request = &bench.begin();
-        }
+        bench.failing = which;
+        Request* const request = &bench.begin();
         bench.move_own(*request);
         while (!bench.iface(kStripeIface).pieces.empty())
             bench.end_piece(kStripeIface);
