@@ -152,7 +152,7 @@ struct TrafficWay {
     std::atomic<bool> has_failed{false};
     std::atomic<Tick> broken{0};  // when a side was last told of a close by force or a death
     std::atomic<std::uint64_t> unknown{0};  // received messages that only their envelope tells
-    // Of one thread
+    // For one thread alone.
     bool is_closing = false;
     std::vector<TrafficOp*> sent;
 };

@@ -98,9 +98,8 @@ class DeviceTagsPart : public testing::Test {
 
     explicit DeviceTagsPart(std::uint64_t sender_mask = kSenderMask) {
         EXPECT_EQ(proto::Context::create("sm", &context_), UCS_OK);
-        rail_ = std::make_unique<FakeRail>(
-            proto::RailPorts{context_->domains()[0], worker_.options, calibration_, refusals_},
-            resource_);
+        rail_ = std::make_unique<FakeRail>(worker_.options);
+        rail_->own_domain = context_->domains()[0];
         rail_->set_iface(&uct_);
         rail_->attributes().cap.tag.recv.min_recv = kMessageMax;
         rail_->attributes().cap.tag.recv.max_outstanding = kRoom;
@@ -189,9 +188,6 @@ class DeviceTagsPart : public testing::Test {
     FakeUct uct_;
     FakeDeviceOwner owner_;
     proto::MatchSpace space_;
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
     std::unique_ptr<FakeRail> rail_;
     std::unique_ptr<proto::DeviceTags> tags_;
     std::vector<std::unique_ptr<FakeMatchPeer>> all_;

@@ -101,11 +101,7 @@ struct EagerBench {
     FakeWorker worker;
     FakeMatchPeer peer{1};
     FakeUct uct;
-    const proto::Domain domain{};
-    const proto::Resource resource{};
-    const proto::Calibration calibration;
-    ucs::Repeats refusals;
-    FakeRail rail{{domain, worker.options, calibration, refusals}, resource};
+    FakeRail rail{worker.options};
     proto::LaneState lane;
     proto::CopyChooser copies;
     proto::Steps steps;

@@ -225,11 +225,19 @@ struct FakeUct : uct_iface_t {
     uct_ep_t ep_{this};
 };
 
+/// The surroundings of a rail.
+struct RailSurroundings {
+    proto::Domain own_domain{};
+    const proto::Resource own_resource{};
+    const proto::Calibration no_calibration;
+    ucs::Repeats own_refusals;
+};
+
 /// A rail that is not open, and what a test says of it.
-class FakeRail : public proto::Rail {
+class FakeRail : public RailSurroundings, public proto::Rail {
   public:
-    FakeRail(const proto::RailPorts& ports, const proto::Resource& resource)
-        : Rail(ports, 0, resource) {
+    explicit FakeRail(const proto::Options& options)
+        : Rail({own_domain, options, no_calibration, own_refusals}, 0, own_resource) {
         bcopy_max = FakeUct::kBufferBytes;
         costs_.eager_max = std::size_t{1} << 20;
     }

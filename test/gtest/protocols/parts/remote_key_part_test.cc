@@ -80,11 +80,8 @@ class RemoteKeyPart : public testing::Test {
     FakeWorker worker_{1};
     FakeMatchPeer peer_{5};
     FakeUct uct_;
-    proto::Domain domain_{};
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
-    FakeRail rail_{{domain_, worker_.options, calibration_, refusals_}, resource_};
+    FakeRail rail_{worker_.options};
+    proto::Domain& domain_ = rail_.own_domain;
     proto::LaneState lane_;
     proto::RmaLane rma_lane_;
     proto::RmaOps ops_;

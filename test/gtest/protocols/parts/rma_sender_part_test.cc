@@ -119,11 +119,8 @@ class RmaSenderPart : public testing::Test {
     FakeMatchPeer peer_{1};
     FakePeer program_;
     FakeUct uct_;
-    proto::Domain domain_{};
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
-    FakeRail rail_{{domain_, worker_.options, calibration_, refusals_}, resource_};
+    FakeRail rail_{worker_.options};
+    proto::Domain& domain_ = rail_.own_domain;
     proto::LaneState lane_;
     proto::RmaLane rma_lane_;
     proto::SendWindow window_{peer_.fake.port};

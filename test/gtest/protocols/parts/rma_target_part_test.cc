@@ -135,11 +135,7 @@ class RmaTargetPart : public testing::Test {
     FakeWorker worker_{4};
     FakeMatchPeer peer_{5};
     FakeUct uct_;
-    const proto::Domain domain_{};
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
-    FakeRail rail_{{domain_, worker_.options, calibration_, refusals_}, resource_};
+    FakeRail rail_{worker_.options};
     proto::LaneState lane_;
     std::vector<Told> told_;
     proto::RmaTarget target_{

@@ -120,11 +120,8 @@ class RndvSenderPart : public testing::Test {
     FakeWorker worker_;
     FakeMatchPeer peer_{1};
     FakeUct uct_;
-    proto::Domain domain_{};
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
-    FakeRail rail_{{domain_, worker_.options, calibration_, refusals_}, resource_};
+    FakeRail rail_{worker_.options};
+    proto::Domain& domain_ = rail_.own_domain;
     proto::LaneState lane_;
     proto::CopyChooser copies_;
     proto::SendWindow window_{peer_.fake.port};

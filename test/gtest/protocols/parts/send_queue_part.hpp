@@ -111,11 +111,7 @@ class QueueBench {
     FakeMatchPeer peer{1};
     FakePeer table;
     FakeUct uct;
-    const proto::Domain domain{};
-    const proto::Resource resource{};
-    const proto::Calibration calibration;
-    ucs::Repeats refusals;
-    FakeRail rail{{domain, worker.options, calibration, refusals}, resource};
+    FakeRail rail{worker.options};
     proto::LaneState lane;
     proto::SendWindow window{peer.fake.port};
     proto::Outstanding outstanding;

@@ -64,11 +64,7 @@ class TransferPieces : public testing::Test {
     FakeWorker worker_;
     FakeMatchPeer peer_{1};
     FakeUct uct_;
-    const proto::Domain domain_{};
-    const proto::Resource resource_{};
-    const proto::Calibration calibration_;
-    ucs::Repeats refusals_;
-    FakeRail rail_{{domain_, worker_.options, calibration_, refusals_}, resource_};
+    FakeRail rail_{worker_.options};
     std::vector<std::byte> buffer_;
 };
 
