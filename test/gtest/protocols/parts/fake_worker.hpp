@@ -229,8 +229,8 @@ struct FakeUct : uct_iface_t {
 struct RailSurroundings {
     proto::Domain own_domain{};
     const proto::Resource own_resource{};
-    const proto::Calibration no_calibration;
-    ucs::Repeats own_refusals;
+    const proto::Calibration no_calibration{};
+    ucs::Repeats own_refusals{};
 };
 
 /// A rail that is not open, and what a test says of it.
