@@ -105,7 +105,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         return static_cast<tw_status_t>(to_.lane.failure);
     if (to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
         return TW_ERR_NO_RESOURCE;
-    if (!to_.has_sent) [[unlikely]]
+    if (!to_.peer.hold.has_sent) [[unlikely]]
         to_.peer.lane.note_sending();
     RequestTable& requests = to_.worker.requests;
     Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);

@@ -61,7 +61,6 @@ struct RmaSenderPorts {
     const RmaLane& rma_lane;
     SendWindow& window;
     Flushes& flushes;
-    const bool& has_sent;  // the program, since it has the endpoint
 };
 
 class RmaSender {

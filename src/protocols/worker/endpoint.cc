@@ -47,8 +47,7 @@ void tell_rma(void* worker, MatchPeer& from, const tw_completion_t& done, bool i
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
     : PeerEndpoint({owner.id(), peer, of_worker}, port_, peer_port_, connector_),
-      rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_,
-           direct_.has_sent}),
+      rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
       rma_target(
           {owner.context().memories(), owner.port().counters, *this, lane_, &owner, tell_rma}),
       worker(owner),

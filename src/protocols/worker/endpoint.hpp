@@ -61,8 +61,7 @@ struct DirectPath {
     std::atomic<std::size_t> end{0};
     std::size_t unlocked_end = 0;  // the same where calls take no lock; else 0
     std::size_t short_data_max = 0;
-    bool has_sent = false;  // the program, since it has the endpoint
-    bool is_open = false;   // what `end` depends on but for the lane
+    bool is_open = false;  // what `end` depends on but for the lane
 };
 
 class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
@@ -137,12 +136,12 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// The program sends, or begins a one-sided operation: in each call that takes no fast path,
     /// which the first one does not.
     void note_sending() {
-        if (!direct_.has_sent) [[unlikely]]
+        if (!hold.has_sent) [[unlikely]]
             begin_sending();
     }
     /// Status of a close that could not flush: success, if there was nothing to flush.
     ucs_status_t close_failure() const {
-        return direct_.has_sent || tx.contexts != nullptr ? lane_.failure : UCS_OK;
+        return hold.has_sent || tx.contexts != nullptr ? lane_.failure : UCS_OK;
     }
 
     // ---- Life

@@ -189,7 +189,7 @@ ucs_status_t Endpoint::start_message(Request& request) {
 }
 
 void Endpoint::update_direct() {
-    const bool is_direct = direct_.has_sent && lane_.state == EpState::kReady &&
+    const bool is_direct = hold.has_sent && lane_.state == EpState::kReady &&
                            lane_.over->short_max >= sizeof(Header) && !lane_.over->matches_tags() &&
                            queue_.may_pass() && !lane_.eager_is_paused && !lane_.is_paused &&
                            window_.is_open() && !closing_.is_closing() && !closing_.has_asked();
@@ -200,10 +200,9 @@ void Endpoint::update_direct() {
     if (worker.is_multi)
         return;
     direct_.unlocked_end = end;
-    const bool is_free = direct_.has_sent && lane_.state == EpState::kReady &&
-                         !gathers(*lane_.over) && queue_.may_pass_directly() &&
-                         !closing_.is_closing() && !closing_.has_asked() && lane_.over->can_get() &&
-                         lane_.over->can_put();
+    const bool is_free = hold.has_sent && lane_.state == EpState::kReady && !gathers(*lane_.over) &&
+                         queue_.may_pass_directly() && !closing_.is_closing() &&
+                         !closing_.has_asked() && lane_.over->can_get() && lane_.over->can_put();
     rma_lane.put_end = is_free ? lane_.over->attr().cap.put.max_short + 1 : 0;
     rma_lane.get_end = is_free ? lane_.over->attr().cap.get.max_short + 1 : 0;
 }
@@ -216,12 +215,12 @@ void Endpoint::write_out(const tw_op_t* op) {
 }
 
 void Endpoint::opened() {
-    direct_.has_sent = false;
+    hold.has_sent = false;
     update_direct();
 }
 
 void Endpoint::begin_sending() {
-    direct_.has_sent = true;
+    hold.has_sent = true;
     update_direct();
 }
 

@@ -2,8 +2,7 @@
 // The core of a worker: the state that its parts share, and the completion of every request.
 //
 //     Worker (worker.hpp): progress, waiting
-//       |-- PeerTable, DeviceTags, Receiver     reach it by ports (worker_ports.cc,
-//       |                                       receive_ports.cc)
+//       |-- PeerTable, DeviceTags, Receiver     reach it by ports (worker_ports.cc)
 //       '-- WorkerCore                          rails, requests, name spaces, counters, lock
 #pragma once
 
@@ -144,7 +143,7 @@ class WorkerCore : public tw_worker {
         count_event();
     }
 
-    // ---- Ends of requests (request_ends.cc)
+    // ---- Ends of requests
 
     /// Adds a request that was sent, or that matched, and completes later to the endpoint's
     /// `outstanding` or `receiving`.

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ports by which the table of peers and other parts of a worker reach it.
+// The ports by which the table of peers, the receivers of messages (receiver.hpp), of active
+// messages (am_receiver.hpp) and of what a device matches (device_tags.hpp), and other parts reach
+// their worker.
+#include <cstddef>
 #include <memory>
 #include <new>
 #include <span>
 
 #include "protocols/eager/receiver.hpp"
+#include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/am_fast_path.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/politeness.hpp"
@@ -123,5 +128,64 @@ PolitenessPorts Worker::politeness_ports() {
             .owner = this,
             .calls = kPolitenessCalls};
 }
+
+// ---- Receivers
+
+constinit const ReceiverCalls Worker::kReceiverCalls{
+    .begin_rndv =
+        [](void*, Request& request, MatchPeer& from, const Rts& rts,
+           std::span<const std::byte> keys) {
+            static_cast<Endpoint&>(from).rndv_receiver().begin(request, rts, keys);
+        },
+    .learn =
+        [](void*, MatchPeer& from, std::size_t bytes, const Timing& timing) {
+            static_cast<Endpoint&>(from).rndv_receiver().learning().add(false, bytes, timing);
+        },
+    .complete_am = [](void* worker,
+                      Unexpected& message) { worker_at(worker).ams().complete(message); },
+    .posted = [](void* worker,
+                 Request& request) { worker_at(worker).device_tags_->posted(request); },
+    .unposted = [](void* worker,
+                   Request& request) { worker_at(worker).device_tags_->left(request); },
+};
+
+AmReceiverPorts am_port_of(WorkerCore& worker, const WorkerPort& port, MatchTable& matches) {
+    return {.worker = port,
+            .matches = matches,
+            .handle = &worker,
+            .owner = &worker,
+            .call = [](void* owner, const AmHandler& handler, AmCall& call) {
+                call_am(*static_cast<WorkerCore*>(owner), handler, call);
+            }};
+}
+
+constinit const DeviceTagCalls Worker::kDeviceTagCalls{
+    .find = [](void* worker, std::uint32_t sender) -> MatchPeer* {
+        return worker_at(worker).endpoints_.find(sender);
+    },
+    .arrive =
+        [](void* worker, MatchPeer& from, const Arrival& arrival, Request* request) {
+            worker_at(worker).own_receiver_.arrive(from, arrival, request);
+        },
+    .arrive_unmatched =
+        [](void* worker, MatchPeer& from, const Arrival& arrival) {
+            worker_at(worker).own_receiver_.arrive_unmatched(from, arrival);
+        },
+    .end_in_place =
+        [](void* worker, Request& request, MatchPeer& from, const Arrival& arrival) {
+            worker_at(worker).own_receiver_.end_in_place(request, from, arrival);
+        },
+    .take_announced =
+        [](void* worker, MatchPeer& from, const Placeholder& place, std::uint64_t tag,
+           Request* request) {
+            return worker_at(worker).own_receiver_.take_announced(from, place, tag, request);
+        },
+    .garbage = [](void* worker, const char* what,
+                  std::size_t length) { return worker_at(worker).garbage(what, length); },
+    .drop_from_unknown =
+        [](void* worker, std::uint32_t sender, const char* what, std::size_t length) {
+            return worker_at(worker).drop_from_unknown(sender, what, length);
+        },
+};
 
 }  // namespace tagwire::proto

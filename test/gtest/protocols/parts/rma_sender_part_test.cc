@@ -129,8 +129,7 @@ class RmaSenderPart : public testing::Test {
     proto::Flushes flushes_{
         {peer_.fake.port, program_.port, worker_.requests, outstanding_, closing_}};
     proto::RmaOps ops_;
-    bool has_sent_ = false;
-    RmaSender sender_{{worker_.port, ops_, peer_, lane_, rma_lane_, window_, flushes_, has_sent_}};
+    RmaSender sender_{{worker_.port, ops_, peer_, lane_, rma_lane_, window_, flushes_}};
     proto::RemoteKey* key_ = nullptr;
     std::vector<std::byte> buffer_;
 };
@@ -153,7 +152,7 @@ TEST_F(RmaSenderPart, a_pause_refuses_what_the_target_is_told_of_and_nothing_els
 }
 
 TEST_F(RmaSenderPart, what_the_endpoint_knows_already_is_not_told_again) {
-    has_sent_ = true;
+    peer_.hold.has_sent = true;
     rail_.attributes().cap.flags |= TAGWIRE_UCT_IFACE_FLAG_GATHERS;
     EXPECT_NE(made(wish(RmaKind::kPut), 8), nullptr);
     EXPECT_EQ(peer_.fake.sending, 0U);
