@@ -42,8 +42,8 @@ WirelessSettings rc_at(std::uint8_t address) {
 }
 
 /// A hello of a worker that has tcp and rc, by its tcp.
-HelloMessage hello_of(std::uint32_t id, std::uint8_t tcp, std::uint8_t rc) {
-    HelloMessage message;
+HelloMessage hello_with(std::uint32_t id, std::uint8_t tcp, std::uint8_t rc) {
+    HelloMessage message{};
     message.hello.id = id;
     message.hello.number = 1;
     message.hello.from_rail = 1;
@@ -68,7 +68,7 @@ class ConnectorPart : public testing::Test {
 
     WirelessSettings& how(std::size_t rail) { return ours_.wireless.iface(rail).settings; }
     void greet(std::uint32_t id = 77) {
-        HelloMessage message = hello_of(id, 11, 12);
+        HelloMessage message = hello_with(id, 11, 12);
         ours_.connector.on_hello(message.hello, std::move(message.rails));
     }
     ucs_status_t contact(std::string* why = nullptr) {
@@ -190,7 +190,7 @@ TEST_F(ConnectorPart, ways_over_the_kernel_are_tried_together_and_the_one_that_i
     EXPECT_EQ(asks.wireless.eps(), 4U);
     EXPECT_TRUE(asks.progress());
     EXPECT_EQ(asks.in_flight(), 4U);
-    HelloMessage answer = hello_of(77, 13, 12);  // by their other interface, to our second one
+    HelloMessage answer = hello_with(77, 13, 12);  // by their other interface, to our second one
     answer.hello.to_check = proto::check_of(asks.wireless.rails[1]->device_address(),
                                             asks.wireless.rails[1]->iface_address());
     answer.hello.known = asks.names.id;
@@ -345,7 +345,7 @@ TEST_F(ConnectorPart, random_messages_leave_one_lane_at_most) {
                 random() % 4 == 0 ? UCS_ERR_UNREACHABLE : UCS_OK;
             switch (random() % 6) {
                 case 0: {
-                    HelloMessage message = hello_of(70 + any(), 11, 12);
+                    HelloMessage message = hello_with(70 + any(), 11, 12);
                     side.connector.on_hello(message.hello, std::move(message.rails));
                     break;
                 }

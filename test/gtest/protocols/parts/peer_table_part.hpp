@@ -36,7 +36,7 @@ struct SideEndpoint : HasFakeLane, proto::PeerEndpoint {
 
     PeerSide& side;
     unsigned anew = 0, works = 0;
-    std::vector<ucs_status_t> drops, ended_receives;
+    std::vector<ucs_status_t> ended_receives;
 
   private:
     static const proto::PeerCalls kPeerCalls;
@@ -59,6 +59,14 @@ class PeerSide {
         bool operator==(const Failure&) const = default;
     };
 
+    /// Messages that had not come in full.
+    struct Drop {
+        std::uint64_t peer;
+        ucs_status_t status;
+        bool ends_receives;  // that name the peer, which has no other endpoint
+        bool operator==(const Drop&) const = default;
+    };
+
     explicit PeerSide(std::uint64_t own_id, std::size_t requests_max = 1000)
         : id(own_id), worker(requests_max) {
         WirelessSettings tcp;
@@ -69,6 +77,7 @@ class PeerSide {
         worker.options.envelopes_max = 1000;
         events.reserve(8);
         failed.reserve(8);
+        drops.reserve(32);
     }
     PeerSide(const PeerSide&) = delete;
     PeerSide& operator=(const PeerSide&) = delete;
@@ -179,6 +188,7 @@ class PeerSide {
     ucs_status_t contexts = UCS_OK;  // of open_contexts()
     std::vector<Event> events;
     std::vector<Failure> failed;
+    std::vector<Drop> drops;
     std::vector<ucs_status_t> fronts_failed;
     std::set<SideEndpoint*> live;
     proto::IdTable<SideEndpoint> ids;
@@ -232,7 +242,6 @@ inline SideEndpoint::SideEndpoint(PeerSide& of, std::uint64_t peer, std::uint64_
     fake.on_fail = [this](ucs_status_t status) { side.fail(*this, status); };
     fake.on_ready = [this] { side.table.tell_up(*this); };
     fake.failures.reserve(4);
-    drops.reserve(4);
     ended_receives.reserve(4);
     side.live.insert(this);
 }
@@ -331,8 +340,10 @@ inline constexpr proto::PeerTableCalls PeerSide::kCalls{
             return ep.connector().work();
         },
     .stripe_failed = [](proto::PeerEndpoint&, uct_ep_h, ucs_status_t) { return false; },
-    .drop_incoming = [](void*, proto::PeerEndpoint& ep, ucs_status_t status,
-                        bool) { of(ep).drops.push_back(status); },
+    .drop_incoming =
+        [](void* side, proto::PeerEndpoint& ep, ucs_status_t status, bool is_last) {
+            of(side).drops.push_back({ep.peer_id, status, is_last});
+        },
     .end_receives = [](void*, proto::PeerEndpoint& ep,
                        ucs_status_t status) { of(ep).ended_receives.push_back(status); },
     .open_contexts = [](void* side, proto::PeerEndpoint&, unsigned) { return of(side).contexts; },

@@ -144,6 +144,23 @@ TEST_F(PeerTablePart, both_sides_go_whichever_closes_first_and_however_late_the_
     }
 }
 
+// Receives that name the peer end with its last endpoint, not with one whose place another has.
+TEST_F(PeerTablePart, messages_in_part_are_dropped_and_receives_end_with_the_last_endpoint) {
+    connect_both();
+    PeerSide::close(*ours_.to(kTheirs));
+    settle();
+    PeerSide::close(*theirs_.to(kOurs));
+    settle();
+    EXPECT_EQ(theirs_.drops, (std::vector{PeerSide::Drop{kOurs, UCS_ERR_CANCELED, true}}));
+    // A connection that is over before the peer has answered: the endpoint begins anew.
+    ours_.drops.clear();
+    EXPECT_EQ(ours_.connect(theirs_), UCS_OK);
+    SideEndpoint* const ep = ours_.to(kTheirs);
+    ours_.table.connection_is_over(*ep, ep->connector().number(), UCS_ERR_NOT_CONNECTED);
+    EXPECT_EQ(ep->anew, 1U);
+    EXPECT_EQ(ours_.drops, (std::vector{PeerSide::Drop{kTheirs, UCS_ERR_CONNECTION_RESET, false}}));
+}
+
 TEST_F(PeerTablePart, a_program_that_closes_and_comes_back_is_told_of) {
     connect_both();
     PeerSide::close(*theirs_.to(kOurs));
