@@ -292,10 +292,9 @@ static void listen_and_connect(tw_worker_h server, tw_ep_h* accepted, tw_worker_
         .struct_bytes = sizeof connecting, .connected = on_connected, .arg = connected};
     tw_listener_h listener;
     check(tw_listen(server, "127.0.0.1:0", &listening, &listener), "tw_listen");
-    char where[64];
-    size_t length = sizeof where;
-    check(tw_listener_address(listener, where, &length), "tw_listener_address");
-    check(tw_ep_connect(client, where, &connecting), "tw_ep_connect");
+    tw_listener_attr_t attr = {.struct_bytes = sizeof attr};
+    check(tw_listener_query(listener, &attr), "tw_listener_query");
+    check(tw_ep_connect(client, attr.address, &connecting), "tw_ep_connect");
     while (*connected == NULL || *accepted == NULL) {
         tw_worker_progress(client);
         tw_worker_progress(server);

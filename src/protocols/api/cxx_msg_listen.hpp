@@ -12,6 +12,12 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
+/// A socket address of AF_INET or AF_INET6, in place of a text. Read during the call.
+struct SocketAddress {
+    const sockaddr* address = nullptr;
+    std::size_t bytes = 0;
+};
+
 /// A peer that asks for a connection. The destructor rejects one that was not answered.
 class ConnRequest {
   public:
@@ -32,13 +38,15 @@ class ConnRequest {
     }
 
     /// TW_OK: `ep` has the endpoint. This object has no request afterwards, unless the call returns
-    /// TW_ERR_INVALID_PARAM. `flags`: TW_EP_ORDERED or 0.
+    /// TW_ERR_INVALID_PARAM. `flags`: TW_EP_ORDERED or 0. `worker`: as tw_accept_params_t.worker.
     tw_status_t accept(std::optional<Endpoint>& ep, std::span<const std::byte> private_data = {},
-                       void* user_data = nullptr, std::uint32_t flags = 0) {
+                       void* user_data = nullptr, std::uint32_t flags = 0,
+                       tw_worker_h worker = nullptr) {
         const tw_accept_params_t params{.private_data = private_data.data(),
                                         .private_length = private_data.size(),
                                         .user_data = user_data,
-                                        .flags = flags};
+                                        .flags = flags,
+                                        .worker = worker};
         tw_ep_h made = nullptr;
         const tw_status_t status = tw_accept(get(), &params, &made);
         if (status != TW_ERR_INVALID_PARAM)
@@ -67,33 +75,41 @@ class Listener {
     /// `requests_max` as in tw_listen_params_t.
     template <class Asked>
     Listener(const Worker& worker, const std::string& where, Asked& asked,
-             std::uint64_t timeout_ns = 0, unsigned requests_max = 0) {
+             std::uint64_t timeout_ns = 0, unsigned requests_max = 0)
+        : Listener(worker, where.c_str(), SocketAddress{}, asked, timeout_ns, requests_max) {}
+    /// As the one above, at a socket address.
+    template <class Asked>
+    Listener(const Worker& worker, const SocketAddress& where, Asked& asked,
+             std::uint64_t timeout_ns = 0, unsigned requests_max = 0)
+        : Listener(worker, nullptr, where, asked, timeout_ns, requests_max) {}
+
+    [[nodiscard]] tw_listener_h get() const { return listener_.get(); }
+    [[nodiscard]] tw_listener_attr_t attr() const {
+        tw_listener_attr_t attr{};
+        check(tw_listener_query(get(), &attr), "tw_listener_query");
+        return attr;
+    }
+    /// "10.0.0.1:7077", with the port that the system has chosen.
+    [[nodiscard]] std::string address() const { return attr().address; }
+
+  private:
+    template <class Asked>
+    Listener(const Worker& worker, const char* text, const SocketAddress& where, Asked& asked,
+             std::uint64_t timeout_ns, unsigned requests_max) {
         const tw_listen_params_t params{.request =
                                             [](void* arg, tw_conn_request_h request) {
                                                 (*static_cast<Asked*>(arg))(ConnRequest(request));
                                             },
                                         .arg = detail::arg_of(asked),
                                         .timeout_ns = timeout_ns,
-                                        .requests_max = requests_max};
+                                        .requests_max = requests_max,
+                                        .sockaddr = where.address,
+                                        .sockaddr_bytes = where.bytes};
         tw_listener_h listener = nullptr;
-        check(tw_listen(worker.get(), where.c_str(), &params, &listener), "tw_listen");
+        check(tw_listen(worker.get(), text, &params, &listener), "tw_listen");
         listener_.reset(listener);
     }
 
-    [[nodiscard]] tw_listener_h get() const { return listener_.get(); }
-    /// "10.0.0.1:7077", with the port that the system has chosen.
-    [[nodiscard]] std::string address() const {
-        std::size_t length = 0;
-        const tw_status_t status = tw_listener_address(get(), nullptr, &length);
-        if (status != TW_ERR_BUFFER_TOO_SMALL)
-            check(status, "tw_listener_address");
-        std::string text(length, '\0');
-        check(tw_listener_address(get(), text.data(), &length), "tw_listener_address");
-        text.resize(length - 1);
-        return text;
-    }
-
-  private:
     detail::Owner<tw_listener_h, tw_listener_destroy> listener_;
 };
 
@@ -103,13 +119,13 @@ struct ConnectParams {
     void* user_data = nullptr;
     std::uint64_t timeout_ns = 0;  ///< 0: 10 s.
     std::uint32_t flags = 0;       ///< TW_EP_ORDERED or 0.
+    SocketAddress local = {};      ///< tw_connect_params_t.local_sockaddr.
 };
 
-/// Connects to the worker that listens there. `connected(std::optional<Endpoint>, tw_status_t,
-/// std::span<const std::byte> private_data)` runs once.
+namespace detail {
 template <class Connected>
-void connect(const Worker& worker, const std::string& where, Connected& connected,
-             const ConnectParams& how = {}) {
+void connect(const Worker& worker, const char* text, const SocketAddress& where,
+             Connected& connected, const ConnectParams& how) {
     const auto call = [](void* arg, tw_ep_h ep, tw_status_t status, const void* data,
                          std::size_t length) {
         std::optional<Endpoint> made;
@@ -125,8 +141,27 @@ void connect(const Worker& worker, const std::string& where, Connected& connecte
                                      .private_length = how.private_data.size(),
                                      .user_data = how.user_data,
                                      .timeout_ns = how.timeout_ns,
-                                     .flags = how.flags};
-    check(tw_ep_connect(worker.get(), where.c_str(), &params), "tw_ep_connect");
+                                     .flags = how.flags,
+                                     .sockaddr = where.address,
+                                     .sockaddr_bytes = where.bytes,
+                                     .local_sockaddr = how.local.address,
+                                     .local_sockaddr_bytes = how.local.bytes};
+    check(tw_ep_connect(worker.get(), text, &params), "tw_ep_connect");
+}
+}  // namespace detail
+
+/// Connects to the worker that listens there. `connected(std::optional<Endpoint>, tw_status_t,
+/// std::span<const std::byte> private_data)` runs once.
+template <class Connected>
+void connect(const Worker& worker, const std::string& where, Connected& connected,
+             const ConnectParams& how = {}) {
+    detail::connect(worker, where.c_str(), {}, connected, how);
+}
+/// As the one above, to a socket address.
+template <class Connected>
+void connect(const Worker& worker, const SocketAddress& where, Connected& connected,
+             const ConnectParams& how = {}) {
+    detail::connect(worker, nullptr, where, connected, how);
 }
 
 }  // namespace msg

@@ -16,6 +16,11 @@
 /// decides, by the peer's address and the private data. Neither is encrypted. In a network that is
 /// not trusted listen at a loopback address or behind a firewall.
 ///
+/// \par Socket addresses
+/// Each place is a text or a socket address of AF_INET or AF_INET6, as bind(2) and connect(2) take
+/// them. A call that is given both, or a socket address of another family or length, returns
+/// TW_ERR_INVALID_PARAM.
+///
 /// \par Threads
 /// All calls as those of the worker. Callbacks run inside progress, and may call everything but
 /// progress and the calls that wait.
@@ -24,12 +29,14 @@
 
 #include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
+#include <sys/socket.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define TW_PRIVATE_BYTES_MAX 256  ///< Most private data of a request or a reply.
+#define TW_PRIVATE_BYTES_MAX 256   ///< Most private data of a request or a reply.
+#define TW_HOST_PORT_BYTES_MAX 96  ///< No text of an address and port is longer, the 0 included.
 
 typedef struct tw_listener* tw_listener_h;          ///< A worker that accepts connections.
 typedef struct tw_conn_request* tw_conn_request_h;  ///< A peer that asks for a connection.
@@ -52,31 +59,42 @@ typedef struct tw_listen_params {
     uint64_t timeout_ns TW_CXX_DEFAULT(0);
     /// Peers that have connected and were not answered yet; more wait in the system's queue. 0: 64.
     unsigned requests_max TW_CXX_DEFAULT(0);
+    /// Where to listen, if `where` is NULL; read during the call. Port 0: the system chooses one.
+    const struct sockaddr* sockaddr TW_CXX_DEFAULT(nullptr);
+    size_t sockaddr_bytes TW_CXX_DEFAULT(0);
 } tw_listen_params_t;
 
 /// Listens for peers that connect by host and port.
 ///
 /// `where` is "HOST:PORT", "[V6]:PORT", or "PORT" at 127.0.0.1; HOST is a name or a number of an
 /// interface of this machine, "0.0.0.0" and "[::]" are all of them. Port 0 lets the system choose
-/// one (tw_listener_address()). A name is looked up inside the call.
+/// one (tw_listener_query()). A name is looked up inside the call. NULL: params->sockaddr.
 ///
 /// \retval TW_OK  *listener_p listens; tw_listener_destroy() ends it.
 /// \retval TW_ERR_BUSY  Somebody listens at that port.
 /// \retval TW_ERR_UNREACHABLE  There is no such host, or it is none of this machine's addresses.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `where` is not of that form; the log says
-///     what is.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `where` is not of that form, or see "Socket
+///     addresses"; the log says what is accepted.
 /// \retval TW_ERR_IO_ERROR  The system refused; the log says why.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_listen(tw_worker_h worker, const char* where,
                                   const tw_listen_params_t* params, tw_listener_h* listener_p);
 
-/// Writes where a listener listens, as "10.0.0.1:7077" or "[::1]:7077", with a 0 behind it.
+/// Properties of a listener. The program sets struct_bytes.
+typedef struct tw_listener_attr {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_listener_attr));  ///< sizeof(tw_listener_attr_t).
+    /// "10.0.0.1:7077" or "[::1]:7077", with the port that the system has chosen, and a 0.
+    char address[TW_HOST_PORT_BYTES_MAX];
+    struct sockaddr_storage sockaddr;  ///< As `address`.
+} tw_listener_attr_t;
+
+/// Reads the properties of a listener.
 ///
-/// \retval TW_OK  Written; *length_p is its length with the 0.
-/// \retval TW_ERR_BUFFER_TOO_SMALL  Nothing is written but *length_p, which says how many bytes are
-///     needed.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
-TAGWIRE_API tw_status_t tw_listener_address(tw_listener_h listener, char* text, size_t* length_p);
+/// \retval TW_OK  *attr is filled, as much of it as its struct_bytes says.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or struct_bytes is not a size of this struct.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
+TAGWIRE_API tw_status_t tw_listener_query(tw_listener_h listener, tw_listener_attr_t* attr);
 
 /// Ends a listener. Peers that were not reported yet are turned away; requests that the program has
 /// stay its own. NULL is ignored. A listener that is left ends with its worker.
@@ -91,6 +109,9 @@ typedef struct tw_conn_request_attr {
     const void* private_data;
     size_t private_length;
     tw_listener_h listener;  ///< NULL: it has ended.
+    /// The peer's end of the TCP connection, and this one: zeroes when the peer has given up.
+    struct sockaddr_storage peer_sockaddr;
+    struct sockaddr_storage local_sockaddr;
 } tw_conn_request_attr_t;
 
 /// Reads the properties of a request.
@@ -108,12 +129,15 @@ typedef struct tw_accept_params {
     size_t private_length;                                ///< At most TW_PRIVATE_BYTES_MAX.
     void* user_data;                                      ///< tw_ep_user_data() returns it.
     uint32_t flags TW_CXX_DEFAULT(0);                     ///< As tw_ep_params_t.flags.
+    /// The worker that gets the endpoint: any of the listener's context. NULL: the listener's.
+    tw_worker_h worker TW_CXX_DEFAULT(nullptr);
 } tw_accept_params_t;
 
 /// Accepts a connection: makes the endpoint to the peer, and tells the peer.
 ///
 /// The request is gone, whatever the call returns but TW_ERR_INVALID_PARAM; the peer is turned away
-/// where the call fails. `params` may be NULL.
+/// where the call fails. `params` may be NULL. Thread: as the listener's worker and, where it is
+/// another one, as params->worker.
 ///
 /// A peer may connect again when it has closed its endpoint, in order or by force, also if the
 /// program has not closed its own: the new connection takes the place of the old one, whose
@@ -121,12 +145,13 @@ typedef struct tw_accept_params {
 /// program closes.
 ///
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
-/// \retval TW_ERR_CONNECTION_RESET  The peer has given up.
+/// \retval TW_ERR_CONNECTION_RESET  The peer has given up: it has closed the connection, or its
+///     program has ended.
 /// \retval TW_ERR_UNREACHABLE  No transport leads to the peer; the log says why.
 /// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to that worker, which the peer is not
 ///     known to have closed. tw_ep_find() returns it, unless it is being closed.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `flags` has an unknown bit, or private_length
-///     is too long.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `flags` has an unknown bit, private_length is
+///     too long, or params->worker is of another context.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_accept(tw_conn_request_h request, const tw_accept_params_t* params,
                                   tw_ep_h* ep_p);
@@ -145,12 +170,13 @@ TAGWIRE_API tw_status_t tw_reject(tw_conn_request_h request, const void* private
 ///
 /// TW_OK: `ep` is the endpoint; messages may be sent at once, tw_ep_close() closes it. Else `ep` is
 /// NULL, and the status is one of these: TW_ERR_REJECTED: the peer's program has refused.
-/// TW_ERR_UNREACHABLE: there is no such host, no way to it, nobody listens there, or no transport
-/// leads to the worker that does. TW_ERR_TIMED_OUT. TW_ERR_CONNECTION_RESET: whoever listens has
-/// gone, or does not speak this protocol. TW_ERR_UNSUPPORTED: it speaks another version of it.
-/// TW_ERR_ALREADY_EXISTS: the program has an endpoint to that worker (tw_ep_find()) or is closing
-/// it; or the peer's program has one to this worker that is in use, or was not closed here.
-/// TW_ERR_IO_ERROR: the system has no more descriptors. TW_ERR_NO_MEMORY. The log says more.
+/// TW_ERR_UNREACHABLE: there is no such host, no way to it, nobody listens there, local_sockaddr
+/// cannot be used, or no transport leads to the worker that listens. TW_ERR_TIMED_OUT.
+/// TW_ERR_CONNECTION_RESET: whoever listens has gone, or does not speak this protocol.
+/// TW_ERR_UNSUPPORTED: it speaks another version of it. TW_ERR_ALREADY_EXISTS: the program has an
+/// endpoint to that worker (tw_ep_find()) or is closing it; or the peer's program has one to this
+/// worker that is in use, or was not closed here. TW_ERR_IO_ERROR: the system has no more
+/// descriptors. TW_ERR_NO_MEMORY. The log says more.
 typedef void (*tw_connected_cb_t)(void* arg, tw_ep_h ep, tw_status_t status,
                                   const void* private_data, size_t private_length);
 
@@ -165,16 +191,28 @@ typedef struct tw_connect_params {
     void* user_data;                        ///< tw_ep_user_data() returns it.
     uint64_t timeout_ns TW_CXX_DEFAULT(0);  ///< For everything, the name included. 0: 10 s.
     uint32_t flags TW_CXX_DEFAULT(0);       ///< As tw_ep_params_t.flags.
+    /// The listener's address, if `where` is NULL; read during the call.
+    const struct sockaddr* sockaddr TW_CXX_DEFAULT(nullptr);
+    size_t sockaddr_bytes TW_CXX_DEFAULT(0);
+    /// The own end of the TCP connection (bind(2)); port 0: the system chooses one. Addresses of
+    /// the peer of another family are passed over. Read during the call. NULL: the system chooses.
+    const struct sockaddr* local_sockaddr TW_CXX_DEFAULT(nullptr);
+    size_t local_sockaddr_bytes TW_CXX_DEFAULT(0);
 } tw_connect_params_t;
 
 /// Connects to the worker that listens at a host and port.
 ///
-/// `where` as for tw_listen(), with a port from 1 on. Neither looking up the name nor connecting
-/// holds up progress. A connection that is under way ends with its worker, and is not reported.
+/// `where` as for tw_listen(), with a port from 1 on; NULL: params->sockaddr. Neither looking up
+/// the name nor connecting holds up progress. A connection that is under way ends with its worker,
+/// and is not reported.
+///
+/// Where the address is a number, the call itself begins to connect, and tw_worker_destroy() gives
+/// the request up to 20 ms to leave. So the server hears of a program that connects, and ends, in
+/// one breath: its tw_conn_request_cb_t is called, and tw_accept() returns TW_ERR_CONNECTION_RESET.
 ///
 /// \retval TW_INPROGRESS  Begun; params->connected tells of the end.
 /// \retval TW_ERR_INVALID_PARAM  An argument or params->connected is NULL, `where` is not of that
-///     form, `flags` has an unknown bit, or private_length is too long.
+///     form, `flags` has an unknown bit, private_length is too long, or see "Socket addresses".
 /// \retval TW_ERR_IO_ERROR  The system has no more descriptors or threads.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_connect(tw_worker_h worker, const char* where,

@@ -3,12 +3,14 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "ucs/log/log.hpp"
@@ -21,6 +23,7 @@ namespace {
 constexpr std::uint64_t kConnectTimeoutNs = 10'000'000'000;
 /// Behind which an address that does not answer is not waited for alone.
 constexpr std::uint64_t kNextAddressNs = 250'000'000;
+constexpr std::uint64_t kAtOnce = 1;  // a time that has passed
 
 ReserveBytes copy_of(const void* data, std::size_t length) {
     const auto* bytes = static_cast<const std::byte*>(data);
@@ -60,20 +63,25 @@ void Attempt::on_no_memory() {
 
 // ---- Connecting
 
-Connecting::Connecting(ConnectionManager& owner, const char* where,
+Connecting::Connecting(ConnectionManager& owner, const ucs::HostPort& at,
                        const tw_connect_params_t& params)
     : Watched(owner),
-      where_(where),
+      where_(ucs::text_of(at)),
       params_(params),
-      private_data_(copy_of(params.private_data, params.private_length)) {}
+      private_data_(copy_of(params.private_data, params.private_length)) {
+    if (params.local_sockaddr != nullptr)
+        std::memcpy(&own_, params.local_sockaddr, params.local_sockaddr_bytes);
+    cm.begun.push_back(this);
+}
 
 Connecting::~Connecting() {
+    std::erase(cm.begun, this);
     unwatch_all();
 }
 
-ucs_status_t Connecting::begin(ConnectionManager& cm, const char* where, const ucs::HostPort& at,
+ucs_status_t Connecting::begin(ConnectionManager& cm, const ucs::HostPort& at,
                                const tw_connect_params_t& params) {
-    std::unique_ptr<Connecting> one(new Connecting(cm, where, params));
+    std::unique_ptr<Connecting> one(new Connecting(cm, at, params));
     const ucs_status_t status = one->lookup_.begin(at);
     if (status != UCS_OK)
         return status;
@@ -82,8 +90,38 @@ ucs_status_t Connecting::begin(ConnectionManager& cm, const char* where, const u
     const std::uint64_t timeout = params.timeout_ns == 0 ? kConnectTimeoutNs : params.timeout_ns;
     const std::uint64_t now = ucs::clock_now_ns();
     cm.set_deadline(*one, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
+    if (one->lookup_.is_over())
+        one->begin_at_once();
     cm.add(std::move(one));
     return UCS_OK;
+}
+
+/// The address is a number. The call that has begun may be the last one of the program, so what can
+/// be done is done in it; failures are told in progress.
+void Connecting::begin_at_once() {
+    lookup_.take(&list_);
+    unwatch_all();
+    state_ = State::kConnecting;
+    next_ = list_.get();
+    while (next_ != nullptr && !begin_attempt(*std::exchange(next_, next_->ai_next)))
+        continue;
+    if (attempts_.empty())
+        return cm.set_deadline(*this, kAtOnce);
+    if (!try_send_request() && attempts_.empty())
+        cm.set_deadline(*this, kAtOnce);
+}
+
+void Connecting::send_requests(std::span<Connecting* const> all, std::uint64_t end_ns) {
+    constexpr timespec kPause{0, 100'000};
+    while (true) {
+        std::size_t under_way = 0;
+        for (Connecting* one : all)
+            if (one->state_ == State::kConnecting && !one->try_send_request())
+                under_way += one->attempts_.size();
+        if (under_way == 0 || ucs::clock_now_ns() >= end_ns)
+            return;
+        ::nanosleep(&kPause, nullptr);
+    }
 }
 
 void Connecting::unwatch_all() {
@@ -107,6 +145,8 @@ void Connecting::on_ready() {
 }
 
 void Connecting::on_late() {
+    if (state_ == State::kConnecting && attempts_.empty())
+        return try_next();  // which tells why nothing could begin
     constexpr const char* kDoing[] = {"its name is being looked up", "it does not accept",
                                       "it has accepted, but its program does not answer"};
     fail(UCS_ERR_TIMED_OUT, "%s", kDoing[static_cast<std::size_t>(state_)]);
@@ -133,11 +173,16 @@ void Connecting::try_next() {
     // A shortage of this process says nothing about the peer.
     const bool is_ours =
         error_ == EMFILE || error_ == ENFILE || error_ == ENOBUFS || error_ == ENOMEM;
-    fail(is_ours ? UCS_ERR_IO_ERROR : UCS_ERR_UNREACHABLE, "%s", std::strerror(error_));
+    fail(is_ours ? UCS_ERR_IO_ERROR : UCS_ERR_UNREACHABLE, "%s%s", failed_, std::strerror(error_));
 }
 
 bool Connecting::begin_attempt(const addrinfo& at) {
+    failed_ = "";
     ucs::PrivateFd fd(ucs::make_tcp_socket(at).release());
+    if (fd && !bind_own(fd.get(), at.ai_family)) {
+        failed_ = "local_sockaddr cannot be used: ";
+        return false;
+    }
     if (!fd || (::connect(fd.get(), at.ai_addr, at.ai_addrlen) != 0 && errno != EINPROGRESS)) {
         error_ = errno;
         return false;
@@ -153,33 +198,62 @@ bool Connecting::begin_attempt(const addrinfo& at) {
     return true;
 }
 
-void Connecting::attempt_over(Attempt& attempt) {
+bool Connecting::bind_own(int fd, int family) {
+    if (own_.ss_family == AF_UNSPEC)
+        return true;
+    error_ = EAFNOSUPPORT;
+    if (own_.ss_family != family)
+        return false;
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&own_),
+               static_cast<socklen_t>(params_.local_sockaddr_bytes)) == 0)
+        return true;
+    error_ = errno;
+    return false;
+}
+
+int Connecting::error_of(int fd) const {
     int error = 0;
     socklen_t bytes = sizeof error;
-    if (::getsockopt(attempt.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+    if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         error = errno;
-    if (error == 0 && ucs::is_own_end(attempt.fd()))
-        error = ECONNREFUSED;
-    if (error == 0)
-        return connected(attempt.release());
-    error_ = error;
+    return error == 0 && ucs::is_own_end(fd) ? ECONNREFUSED : error;
+}
+
+void Connecting::attempt_over(Attempt& attempt) {
+    failed_ = "";
+    error_ = error_of(attempt.fd());
+    if (error_ == 0 && send_request(attempt.release()))
+        return;
     std::erase_if(attempts_, [&](const auto& each) { return each.get() == &attempt; });
     try_next();
 }
 
-void Connecting::connected(ucs::PrivateFd fd) {
+bool Connecting::try_send_request() {
+    for (const auto& attempt : attempts_) {
+        pollfd entry{attempt->fd(), POLLOUT, 0};
+        if (::poll(&entry, 1, 0) == 1 && error_of(attempt->fd()) == 0)
+            return send_request(attempt->release());
+    }
+    return false;
+}
+
+/// The other attempts go. False: so does this one.
+bool Connecting::send_request(ucs::PrivateFd fd) {
     attempts_.clear();
-    fd_ = std::move(fd);
     const int on = 1;
-    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const ReserveBytes request =
         encode(CmKind::kRequest, CmVerdict::kAccepted, cm.address(), private_data_);
     // The connection is new, so there is room for all of it.
-    if (::send(fd_.get(), request.data(), request.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+    if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
             static_cast<ssize_t>(request.size()) ||
-        !cm.watch(*this, fd_.get(), EPOLLIN | EPOLLRDHUP))
-        return fail(UCS_ERR_CONNECTION_RESET, "%s", std::strerror(errno));
+        !cm.watch(*this, fd.get(), EPOLLIN | EPOLLRDHUP)) {
+        error_ = errno;
+        return false;
+    }
+    fd_ = std::move(fd);
     state_ = State::kWaiting;
+    return true;
 }
 
 void Connecting::replied() {
@@ -215,8 +289,8 @@ void Connecting::replied() {
 
 void Connecting::accepted() {
     tw_ep_h ep = nullptr;
-    const ucs_status_t status =
-        cm.connect(reader_.message().address, false, params_.flags, params_.user_data, &ep);
+    const ucs_status_t status = connect_anew(cm.peers(), reader_.message().address, false,
+                                             params_.flags, params_.user_data, &ep);
     if (status == UCS_OK)
         return end(UCS_OK, ep, reader_.message().private_data);
     fail(status == UCS_ERR_INVALID_ADDR ? UCS_ERR_CONNECTION_RESET : status,

@@ -6,7 +6,10 @@
 // and the first that takes the connection is used (RFC 8305).
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
+#include <span>
 #include <string>
 
 #include "protocols/cm/connection_manager.hpp"
@@ -41,8 +44,10 @@ class Attempt final : public Watched {
 class Connecting final : public Watched {
   public:
     /// `params` were checked; their private data is copied.
-    static ucs_status_t begin(ConnectionManager& cm, const char* where, const ucs::HostPort& at,
+    static ucs_status_t begin(ConnectionManager& cm, const ucs::HostPort& at,
                               const tw_connect_params_t& params);
+    /// Sends the requests of all whose connections are there, or come about before that time.
+    static void send_requests(std::span<Connecting* const> all, std::uint64_t end_ns);
     ~Connecting() override;
 
     void on_ready() override;
@@ -57,10 +62,17 @@ class Connecting final : public Watched {
   private:
     enum class State : std::uint8_t { kLookingUp, kConnecting, kWaiting };
 
-    Connecting(ConnectionManager& owner, const char* where, const tw_connect_params_t& params);
+    Connecting(ConnectionManager& owner, const ucs::HostPort& at,
+               const tw_connect_params_t& params);
     void looked_up();
+    void begin_at_once();
     bool begin_attempt(const addrinfo& at);
-    void connected(ucs::PrivateFd fd);
+    bool bind_own(int fd, int family);
+    /// 0: it is connected.
+    int error_of(int fd) const;
+    bool send_request(ucs::PrivateFd fd);
+    /// Uses the first attempt that is connected. False: there is none.
+    bool try_send_request();
     void replied();
     void accepted();
     void unwatch_all();
@@ -71,11 +83,13 @@ class Connecting final : public Watched {
     const std::string where_;
     tw_connect_params_t params_;
     const ReserveBytes private_data_;
+    sockaddr_storage own_{};  // AF_UNSPEC: the system chooses
     State state_ = State::kLookingUp;
     NameLookup lookup_;
     ucs::AddressList list_{nullptr, &freeaddrinfo};
     const addrinfo* next_ = nullptr;
-    int error_ = 0;  // of the address that was tried last
+    int error_ = 0;            // of the address that was tried last
+    const char* failed_ = "";  // what it was about
     ucs::ReserveVector<std::unique_ptr<Attempt>> attempts_;
     ucs::PrivateFd fd_;
     CmReader reader_{CmKind::kReply};

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "protocols/cm/connecting.hpp"
 #include "protocols/worker/peer_table.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
@@ -20,6 +21,8 @@ namespace tagwire::proto {
 namespace {
 
 constexpr std::uint64_t kTimer = 0;  // no serial
+/// In which a request may still leave when its worker goes.
+constexpr std::uint64_t kLastWordsNs = 20'000'000;
 
 }  // namespace
 
@@ -38,6 +41,7 @@ ucs_status_t ConnectionManager::create(const CmPorts& ports, std::unique_ptr<Loo
 }
 
 ConnectionManager::~ConnectionManager() {
+    Connecting::send_requests(begun, ucs::clock_now_ns() + kLastWordsNs);
     while (!all_.empty())
         destroy(*all_.back());
 }
@@ -161,8 +165,8 @@ void ConnectionManager::expire() {
 
 // ---- Endpoints
 
-ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::uint32_t flags,
-                                        void* user_data, tw_ep_h* ep_p) try {
+ucs_status_t connect_anew(PeerTable& peers, WireBytes address, bool is_asked, std::uint32_t flags,
+                          void* user_data, tw_ep_h* ep_p) try {
     std::string reason;
     const auto parsed = parse(address, &reason);
     if (!parsed) {
@@ -171,8 +175,8 @@ ucs_status_t ConnectionManager::connect(WireBytes address, bool is_asked, std::u
         return UCS_ERR_INVALID_ADDR;
     }
     PeerEndpoint* ep = nullptr;
-    to_.peers.end_left(parsed->id, is_asked);
-    const ucs_status_t status = to_.peers.connect(*parsed, flags, user_data, &ep);
+    peers.end_left(parsed->id, is_asked);
+    const ucs_status_t status = peers.connect(*parsed, flags, user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;
     return status;

@@ -31,6 +31,7 @@
 
 namespace tagwire::proto {
 
+class Connecting;
 class ConnectionManager;
 class PeerTable;
 
@@ -90,13 +91,12 @@ class ConnectionManager final : public Lookout {
         all_.push_back(std::move(one));
     }
     void destroy(const Watched& one);
-    /// The endpoint to the worker of that address, by a new connection where the program that asks
-    /// has left the one that there is. `is_asked`: that is the peer's.
-    ucs_status_t connect(WireBytes address, bool is_asked, std::uint32_t flags, void* user_data,
-                         tw_ep_h* ep_p);
-
     /// Connections that came to nothing, by what is to be said of them.
     ucs::Repeats failures;
+
+    /// Connections that this side has begun, whose requests are given a moment to leave when the
+    /// worker goes.
+    ucs::ReserveVector<Connecting*> begun;
 
   private:
     explicit ConnectionManager(const CmPorts& ports) : to_(ports) {}
@@ -118,5 +118,10 @@ class ConnectionManager final : public Lookout {
     ucs::ReserveHashMap<std::uint64_t, Watched*> by_serial_;
     ucs::ReserveVector<std::unique_ptr<Watched>> all_;
 };
+
+/// The endpoint to the worker of that address, by a new connection where the program that asks has
+/// left the one that there is. `is_asked`: that is the peer's.
+ucs_status_t connect_anew(PeerTable& peers, WireBytes address, bool is_asked, std::uint32_t flags,
+                          void* user_data, tw_ep_h* ep_p);
 
 }  // namespace tagwire::proto

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "protocols/worker/peer_table.hpp"
+#include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
 
@@ -82,6 +83,13 @@ Listener::Listener(ConnectionManager& owner, const tw_listen_params_t& params, u
 Listener::~Listener() {
     for (ConnRequest* request : requests_)
         request->listener_ended();
+}
+
+void Listener::query(tw_listener_attr_t* attr) const {
+    const std::string text = address();
+    TW_CHECK(text.size() < sizeof attr->address);
+    std::memcpy(attr->address, text.c_str(), text.size() + 1);
+    attr->sockaddr = ucs::own_address(fd_.get());
 }
 
 void Listener::end() {
@@ -218,6 +226,10 @@ void ConnRequest::query(tw_conn_request_attr_t* attr) const {
     attr->private_data = reader_.message().private_data.data();
     attr->private_length = reader_.message().private_data.size();
     attr->listener = listener_;
+    if (fd_) {
+        attr->peer_sockaddr = ucs::peer_address(fd_.get());
+        attr->local_sockaddr = ucs::own_address(fd_.get());
+    }
 }
 
 bool ConnRequest::reply(CmVerdict verdict, WireBytes address, WireBytes private_data) {
@@ -227,20 +239,15 @@ bool ConnRequest::reply(CmVerdict verdict, WireBytes address, WireBytes private_
                       static_cast<ssize_t>(bytes.size());
 }
 
-ucs_status_t ConnRequest::accept(const tw_accept_params_t& params, tw_ep_h* ep_p) {
-    ucs_status_t status = UCS_ERR_CONNECTION_RESET;
-    tw_ep_h ep = nullptr;
-    if (fd_)
-        status = cm.connect(reader_.message().address, true, params.flags, params.user_data, &ep);
-    if (status == UCS_OK) {
-        const auto* data = static_cast<const std::byte*>(params.private_data);
-        if (reply(CmVerdict::kAccepted, cm.address(), {data, params.private_length})) {
-            *ep_p = ep;
-        } else {
-            cm.peers().close(peer_endpoint_of(ep));
-            status = UCS_ERR_CONNECTION_RESET;
-        }
-    } else if (fd_) {
+bool ConnRequest::has_given_up() const {
+    std::byte byte{};
+    return !fd_ || ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+ucs_status_t ConnRequest::answer(ucs_status_t status, WireBytes own, WireBytes private_data) {
+    if (status == UCS_OK && !reply(CmVerdict::kAccepted, own, private_data))
+        status = UCS_ERR_CONNECTION_RESET;
+    if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET && fd_) {
         reply(status == UCS_ERR_ALREADY_EXISTS ? CmVerdict::kExists : CmVerdict::kFailed, {}, {});
         const char* const why = status == UCS_ERR_ALREADY_EXISTS
                                     ? "the program has an endpoint to its worker"

@@ -31,6 +31,7 @@ class Listener final : public tw_listener, public Watched {
     void on_no_memory() override {}
 
     std::string address() const { return ucs::own_text(fd_.get()); }
+    void query(tw_listener_attr_t* attr) const;
     const tw_listen_params_t& params() const { return params_; }
     /// Turns away those that the program has not heard of, and goes.
     void end();
@@ -63,8 +64,15 @@ class ConnRequest final : public tw_conn_request, public Watched {
     bool is_offered() const { return is_offered_; }
     void listener_ended() { listener_ = nullptr; }
     void query(tw_conn_request_attr_t* attr) const;
-    /// Both end it.
-    ucs_status_t accept(const tw_accept_params_t& params, tw_ep_h* ep_p);
+    /// The peer has ended its connection.
+    bool has_given_up() const;
+    /// The address of its worker.
+    const ReserveBytes& peer_worker() const { return reader_.message().address; }
+    /// Tells the peer of the end of an attempt to connect to its worker: UCS_OK: `own` is the
+    /// address of the worker that has the endpoint. Returns that, or UCS_ERR_CONNECTION_RESET: the
+    /// peer has given up. Ends the request.
+    ucs_status_t answer(ucs_status_t status, WireBytes own, WireBytes private_data);
+    /// Ends it.
     void reject(WireBytes private_data);
 
   private:

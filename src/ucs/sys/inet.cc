@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ucs/sys/inet.hpp"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -25,7 +27,7 @@ struct Name {
     [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-std::string text_of(Name& name) {
+std::string text_of_name(Name& name) {
     char host[NI_MAXHOST];
     char port[NI_MAXSERV];
     if (::getnameinfo(name.get(), name.bytes, host, sizeof host, port, sizeof port,
@@ -49,6 +51,27 @@ bool parse_host_port(std::string_view where, unsigned port_min, HostPort* to) {
     to->host = host.empty() ? kDefaultHost : host;
     to->port = port;
     return true;
+}
+
+bool read_socket_address(const sockaddr* address, std::size_t bytes, unsigned port_min,
+                         HostPort* to) {
+    const bool is_v4 = bytes == sizeof(sockaddr_in) && address->sa_family == AF_INET;
+    const bool is_v6 = bytes == sizeof(sockaddr_in6) && address->sa_family == AF_INET6;
+    char host[NI_MAXHOST];
+    char port[NI_MAXSERV];
+    if ((!is_v4 && !is_v6) ||
+        ::getnameinfo(address, static_cast<socklen_t>(bytes), host, sizeof host, port, sizeof port,
+                      NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+        !is_port(port, port_min))
+        return false;
+    to->host = host;
+    to->port = port;
+    return true;
+}
+
+std::string text_of(const HostPort& at) {
+    const bool is_v6 = at.host.find(':') != std::string::npos;
+    return (is_v6 ? "[" : "") + at.host + (is_v6 ? "]:" : ":") + at.port;
 }
 
 int resolve(const HostPort& at, int flags, AddressList* list_p) {
@@ -82,12 +105,23 @@ bool is_own_end(int fd) {
 
 std::string own_text(int fd) {
     Name name;
-    return ::getsockname(fd, name.get(), &name.bytes) == 0 ? text_of(name) : "a closed socket";
+    return ::getsockname(fd, name.get(), &name.bytes) == 0 ? text_of_name(name) : "a closed socket";
 }
 
 std::string peer_text(int fd) {
     Name name;
-    return ::getpeername(fd, name.get(), &name.bytes) == 0 ? text_of(name) : "a closed connection";
+    return ::getpeername(fd, name.get(), &name.bytes) == 0 ? text_of_name(name)
+                                                           : "a closed connection";
+}
+
+sockaddr_storage own_address(int fd) {
+    Name name;
+    return ::getsockname(fd, name.get(), &name.bytes) == 0 ? name.address : sockaddr_storage{};
+}
+
+sockaddr_storage peer_address(int fd) {
+    Name name;
+    return ::getpeername(fd, name.get(), &name.bytes) == 0 ? name.address : sockaddr_storage{};
 }
 
 }  // namespace tagwire::ucs

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,13 @@ struct HostPort {
 /// of that form.
 bool parse_host_port(std::string_view where, unsigned port_min, HostPort* to);
 
+/// A socket address of AF_INET or AF_INET6 in numbers, with a port from `port_min` on. False: none
+/// such, or `bytes` is not the length of one.
+bool read_socket_address(const sockaddr* address, std::size_t bytes, unsigned port_min,
+                         HostPort* to);
+/// "10.0.0.1:4711", "[::1]:4711".
+std::string text_of(const HostPort& at);
+
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 /// 0, or an error of getaddrinfo(3), whose AI_x `flags` are. May take long without AI_NUMERICHOST.
@@ -36,5 +44,8 @@ bool is_own_end(int fd);
 /// "10.0.0.1:4711", "[::1]:4711"; of this end, or of the other one.
 std::string own_text(int fd);
 std::string peer_text(int fd);
+/// Zeroes: there is none.
+sockaddr_storage own_address(int fd);
+sockaddr_storage peer_address(int fd);
 
 }  // namespace tagwire::ucs

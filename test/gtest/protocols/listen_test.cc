@@ -203,10 +203,10 @@ TEST_F(MsgListen, bad_input_is_refused) {
     ASSERT_EQ(server_.listen(at(), "127.0.0.1:0"), TW_OK);
     Server second;
     EXPECT_EQ(second.listen(at(), server_.address()), TW_ERR_BUSY);
-    std::size_t length = 3;
-    char text[3];
-    EXPECT_EQ(tw_listener_address(server_.listener, text, &length), TW_ERR_BUFFER_TOO_SMALL);
-    EXPECT_EQ(length, server_.address().size() + 1);
+    EXPECT_EQ(tw_listener_query(server_.listener, nullptr), TW_ERR_INVALID_PARAM);
+    tw_listener_attr_t attr{};
+    attr.struct_bytes = sizeof attr + 1;
+    EXPECT_EQ(tw_listener_query(server_.listener, &attr), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_listen(at().worker(), "1", nullptr, &server_.listener), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_ep_connect(from().worker(), "1", nullptr), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_accept(nullptr, nullptr, &server_.ep), TW_ERR_INVALID_PARAM);

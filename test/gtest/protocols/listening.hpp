@@ -45,11 +45,9 @@ struct Server {
         return tw_listen(at.worker(), where.c_str(), &params, &listener);
     }
     std::string address() const {
-        char text[100];
-        std::size_t length = sizeof text;
-        EXPECT_EQ(tw_listener_address(listener, text, &length), TW_OK);
-        EXPECT_EQ(length, std::strlen(text) + 1);
-        return text;
+        tw_listener_attr_t attr{};
+        EXPECT_EQ(tw_listener_query(listener, &attr), TW_OK);
+        return attr.address;
     }
 
     Answer answer = Answer::kAccept;

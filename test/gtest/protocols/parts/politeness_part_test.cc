@@ -88,7 +88,7 @@ class PolitenessPart : public testing::Test {
         params.away_arg = &told_;
         polite_.begin(world_.worker, params);
     }
-    /// What `found` and the wish of progress lead to.
+    /// The leave that `found` and the wish of progress lead to.
     Politeness::Leave taken(unsigned found, bool naps) {
         attention_.ask_away(naps);
         Politeness::Leave leave;
