@@ -34,10 +34,13 @@
 #include <protocols/api/tw_context.h>
 #include <protocols/api/tw_data.h>
 #include <protocols/api/tw_def.h>
+#include <protocols/api/tw_endpoint.h>
 #include <protocols/api/tw_explain.h>
 #include <protocols/api/tw_listen.h>
+#include <protocols/api/tw_memory.h>
 #include <protocols/api/tw_rma.h>
 #include <protocols/api/tw_version.h>
+#include <protocols/api/tw_worker.h>
 #include <tagwire_status.h>
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_CONTEXT_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_CONTEXT_HPP
 
+#include <protocols/api/tw_memory.h>
 #include <protocols/api/tw_rma.h>
 #include <protocols/api/cxx_msg_base.hpp>
 

@@ -39,7 +39,6 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_AM_H
 #define TAGWIRE_PROTOCOLS_API_TW_AM_H
 
-#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
 
 #ifdef __cplusplus

@@ -12,7 +12,6 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_COMPLETION_H
 #define TAGWIRE_PROTOCOLS_API_TW_COMPLETION_H
 
-#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
 
 #ifdef __cplusplus

@@ -48,8 +48,8 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DATA_H
 #define TAGWIRE_PROTOCOLS_API_TW_DATA_H
 
-#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
+#include <protocols/api/tw_worker.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -27,7 +27,6 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_LISTEN_H
 #define TAGWIRE_PROTOCOLS_API_TW_LISTEN_H
 
-#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
 #include <sys/socket.h>
 

@@ -41,7 +41,6 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_RMA_H
 #define TAGWIRE_PROTOCOLS_API_TW_RMA_H
 
-#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
 
 #ifdef __cplusplus

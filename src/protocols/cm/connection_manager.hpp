@@ -19,7 +19,6 @@
 #include <string>
 #include <utility>
 
-#include "protocols/api/tw_context.h"
 #include "protocols/api/tw_listen.h"
 #include "protocols/request/callback_port.hpp"
 #include "protocols/wire/wire.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <iterator>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 
 namespace tagwire::proto {
 

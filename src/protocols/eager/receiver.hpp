@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/cost/timing.hpp"
 #include "protocols/match/match_peer.hpp"
 #include "protocols/match/match_table.hpp"

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "protocols/api/tw_memory.h"
 #include "protocols/completion/completion_queue.hpp"
 #include "protocols/cost/op_names.hpp"
 #include "protocols/request/context.hpp"

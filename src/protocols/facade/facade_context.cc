@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/api/tw_endpoint.h"
+#include "protocols/api/tw_memory.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/completion/completion_counter.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/refuse.hpp"

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "protocols/api/tw_data.h"
+#include "protocols/api/tw_endpoint.h"
 #include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"

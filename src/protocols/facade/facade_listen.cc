@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include "protocols/api/tw_endpoint.h"
 #include "protocols/cm/connecting.hpp"
 #include "protocols/cm/listener.hpp"
 #include "protocols/request/refuse.hpp"

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "protocols/api/tw_memory.h"
 #include "protocols/api/tw_rma.h"
 #include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <span>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/api/tw_data.h"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"

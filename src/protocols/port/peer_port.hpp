@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 
 namespace tagwire::proto {
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_memory.h"
 #include "protocols/request/context.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API

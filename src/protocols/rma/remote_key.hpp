@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/api/tw_memory.h"
 #include "protocols/request/keys.hpp"
 #include "protocols/wire/memory_key.hpp"
 #include "protocols/wire/rndv_messages.hpp"

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocols/api/tw_memory.h"
 #include "protocols/api/tw_rma.h"
 #include "protocols/wire/wire.hpp"
 

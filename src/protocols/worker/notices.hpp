@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/index/fifo.hpp"
 #include "protocols/request/callback_port.hpp"
 #include "protocols/worker/peer_endpoint.hpp"

@@ -18,7 +18,7 @@
 #include <memory>
 #include <string>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/connect/lingering_lanes.hpp"
 #include "protocols/connect/peer_records.hpp"
 #include "protocols/cost/options.hpp"

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/port/worker_counters.hpp"
 #include "protocols/request/attention.hpp"
 #include "protocols/worker/waiters.hpp"

@@ -23,7 +23,7 @@
 #include <memory>
 #include <vector>
 
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/request/request.hpp"
 #include "protocols/worker/tx_parts.hpp"
 #include "ucs/memory/reserve.hpp"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "protocols/am/am_receiver.hpp"
-#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/connect/connector.hpp"
 #include "protocols/index/id_table.hpp"
 #include "protocols/match/match_table.hpp"

@@ -7,6 +7,7 @@
 #include <new>
 #include <span>
 
+#include "protocols/api/tw_endpoint.h"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
