@@ -54,6 +54,8 @@ void StreamReader::destroy(Incoming& in) {
 }
 
 void StreamReader::drop(Connection& connection) {
+    if (rest_.of == &connection)
+        rest_ = {};
     Incoming* in = std::exchange(connection.incoming, nullptr);
     if (in == nullptr)
         return;
@@ -108,7 +110,17 @@ ssize_t StreamReader::receive(Connection& connection, Plan* plan) {
     }
 }
 
+unsigned StreamReader::begin_turn() {
+    frames_left_ = kFramesPerTurn;
+    if (!has_rest()) [[likely]]
+        return 0;
+    const Rest rest = std::exchange(rest_, {});
+    return parse(*rest.of, rest.from, rest.bytes);
+}
+
 unsigned StreamReader::read(Connection& connection) {
+    if (!may_read()) [[unlikely]]
+        return 0;
     ssize_t got = 0;
     unsigned count = 0;
     {
@@ -183,6 +195,10 @@ unsigned StreamReader::take(Connection& connection, std::size_t got, const Plan&
 unsigned StreamReader::parse(Connection& connection, std::byte* from, std::size_t bytes) {
     unsigned count = 0;
     while (bytes > 0 && connection.failure == UCS_OK) {
+        if (frames_left_ == 0) [[unlikely]] {
+            rest_ = {&connection, from, bytes};
+            return count;
+        }
         Message message;
         if (bytes >= sizeof(FrameHead)) {
             std::memcpy(&message.head, from, sizeof(FrameHead));
@@ -211,6 +227,7 @@ unsigned StreamReader::parse(Connection& connection, std::byte* from, std::size_
             return count;
         }
         deliver(connection, message);
+        --frames_left_;
         ++count;
         from += frame;
         bytes -= frame;

@@ -10,7 +10,9 @@
 // Owner thread only. Invariants
 //  (1) A connection between frames holds no memory here.
 //  (2) Frames begin at multiples of kFrameUnit in the shared buffer, so messages are aligned.
-//  (3) Behind the rest of a long frame only a head's worth is read, so that the next long frame
+//  (3) A turn of progress delivers kFramesPerTurn frames at most. Others that were read stay in the
+//      shared buffer for the next turn, and nothing is read before they are delivered.
+//  (4) Behind the rest of a long frame only a head's worth is read, so that the next long frame
 //      goes to its place, too.
 #pragma once
 
@@ -84,7 +86,13 @@ class StreamReader {
     ~StreamReader();
 
     ucs_status_t open(const uct::IfaceParams& params);
-    /// Reads once and delivers; how many frames. A connection that is over fails.
+    /// A turn of progress begins: delivers what the one before has left; how many frames.
+    unsigned begin_turn();
+    /// This turn may read. False: it has delivered as many frames as it may.
+    [[nodiscard]] bool may_read() const { return frames_left_ > 0 && !has_rest(); }
+    /// Frames were read that have not been delivered.
+    [[nodiscard]] bool has_rest() const { return rest_.of != nullptr; }
+    /// Reads once and delivers, if it may; how many frames. A connection that is over fails.
     unsigned read(Connection& connection);
     /// Frees what came in part; a receive that waits for the rest ends with the failure.
     void drop(Connection& connection);
@@ -93,8 +101,16 @@ class StreamReader {
 
   private:
     static constexpr std::size_t kSharedBytes = 64 * 1024;
+    static constexpr unsigned kFramesPerTurn = 64;
     static constexpr std::size_t kBehindLong = 2 * (sizeof(FrameHead) + kBodyBytesMax);
     static constexpr std::size_t kLongBytes = 32 * 1024;
+
+    /// Bytes of the shared buffer, from the beginning of a frame on.
+    struct Rest {
+        Connection* of = nullptr;
+        std::byte* from = nullptr;
+        std::size_t bytes = 0;
+    };
 
     struct Plan;
     ssize_t receive(Connection& connection, Plan* plan);
@@ -113,6 +129,8 @@ class StreamReader {
     ucs::ObjectPool<Incoming> incoming_;
     uct::DescPool* descs_ = nullptr;  // abandons itself
     std::unique_ptr<std::byte[]> shared_;
+    Rest rest_;
+    unsigned frames_left_ = kFramesPerTurn;  // of this turn
 };
 
 }  // namespace tagwire::tcp

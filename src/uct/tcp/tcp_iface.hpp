@@ -134,6 +134,7 @@ class alignas(64) TcpIface : public uct::BaseIface {
 
     // tcp_progress.cc
     unsigned read_hot();
+    unsigned look_after_miss();
     unsigned read(Connection& connection);
     unsigned look();
     unsigned on_event(Connection& connection, std::uint32_t told);
@@ -165,6 +166,9 @@ class alignas(64) TcpIface : public uct::BaseIface {
     uct::ProgressGuard guard_;
     std::array<Connection*, kHotMax> hot_{};
     std::size_t hot_count_ = 0;
+    std::size_t next_hot_ = 0;
+    bool has_missed_ = false;   // epoll told of a connection that the turn had no frames left for
+    bool looks_first_ = false;  // behind the last such turn
     ucs::ReserveVector<Connection*> working_;
     ucs::CounterArray<TcpCounter> counters_;
     LocalPeers local_peers_{*this};

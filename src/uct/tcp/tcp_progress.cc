@@ -18,7 +18,10 @@ unsigned TcpIface::progress() {
     if (!guard_.try_enter()) [[unlikely]]  // the buffer that connections share is in use
         return 0;
     ++turns_;
-    unsigned count = hot_count_ > 0 ? read_hot() : 0;
+    unsigned count = reader.begin_turn();
+    if (has_missed_ && reader.may_read()) [[unlikely]]
+        count += look_after_miss();
+    count += hot_count_ > 0 ? read_hot() : 0;
     if (hot_count_ == 0 || looks_left_ > 0 || turns_ % kTurnsPerLook == 0) {
         looks_left_ -= looks_left_ > 0 ? 1 : 0;
         count += look();
@@ -34,28 +37,43 @@ unsigned TcpIface::progress() {
     return count;
 }
 
+/// From where the last turn ended, since one that is full takes all of a turn.
 unsigned TcpIface::read_hot() {
     unsigned count = 0;
-    for (std::size_t i = 0; i < hot_count_;) {
-        Connection& connection = *hot_[i];
+    for (std::size_t left = hot_count_; left > 0 && hot_count_ > 0 && reader.may_read(); --left) {
+        if (next_hot_ >= hot_count_)
+            next_hot_ = 0;
+        Connection& connection = *hot_[next_hot_];
         count += reader.read(connection);
-        if (i >= hot_count_ || hot_[i] != &connection)
+        if (next_hot_ >= hot_count_ || hot_[next_hot_] != &connection)
             continue;  // it has failed, and another one is in its place
         if (connection.empty_reads < kEmptyReadsMax) {
-            ++i;
+            ++next_hot_;
             continue;
         }
         counters_.add(TcpCounter::kCooled);
         connection.is_hot = false;
-        hot_[i] = hot_[--hot_count_];
+        hot_[next_hot_] = hot_[--hot_count_];
     }
     return count;
+}
+
+/// Hot connections had all frames of a turn, and others had to wait: each side is first in turn.
+unsigned TcpIface::look_after_miss() {
+    has_missed_ = false;
+    looks_left_ = std::max(looks_left_, 1U);
+    looks_first_ = !looks_first_;
+    return looks_first_ ? look() : 0;
 }
 
 /// Reads one that epoll told of, which may become hot.
 unsigned TcpIface::read(Connection& connection) {
     if (connection.is_hot)
         return 0;  // has its turn each time
+    if (!reader.may_read()) [[unlikely]] {
+        has_missed_ = true;  // epoll tells again
+        return 0;
+    }
     const unsigned count = reader.read(connection);
     if (count == 0 || !connection.is_ready())
         return count;
@@ -232,7 +250,8 @@ void TcpIface::set_timer() {
 // Progress does all else that is to be done, so the program may not sleep then. Nothing is reported
 // here: the program expects that in progress only.
 ucs_status_t TcpIface::event_arm(unsigned) {
-    if (guard_.is_inside() || is_sweeping_ || failures.has_failed() || tags.has_cancelled())
+    if (guard_.is_inside() || is_sweeping_ || reader.has_rest() || failures.has_failed() ||
+        tags.has_cancelled())
         return UCS_ERR_BUSY;
     for (Connection* connection : working_) {
         if (connection->is_ready() && !connection->is_blocked)
