@@ -30,6 +30,16 @@ enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 #define TAGWIRE_UCT_FLUSH_FLAG_WRITE UCS_BIT(25)
 #define TAGWIRE_UCT_IFACE_FLAG_GATHERS UCS_BIT(61)
 
+/// Flag of uct_ep_flush(): waits until the messages and puts before it need this process no longer.
+/// As UCT_FLUSH_FLAG_LOCAL, but it waits for no reply of the peer, nor for rendezvous: over shared
+/// memory for nothing that is in the peer's ring, over sockets for what the kernel has not taken.
+/// Transports whose device or peer acknowledges treat it as UCT_FLUSH_FLAG_LOCAL.
+#define TAGWIRE_UCT_FLUSH_FLAG_SENT UCS_BIT(26)
+
+/// In cap.flags: a message needs this process no longer when its call has returned, so such a flush
+/// has nothing to wait for but puts.
+#define TAGWIRE_UCT_IFACE_FLAG_SENT_AT_ONCE UCS_BIT(59)
+
 /// In cap.flags: puts and gets move data when the peer's interface progresses, as messages do.
 #define TAGWIRE_UCT_IFACE_FLAG_RMA_BY_PROGRESS UCS_BIT(62)
 

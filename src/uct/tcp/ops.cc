@@ -60,6 +60,7 @@ Op* OpTable::create(Connection& connection, OpKind kind, TcpEp* ep, uct_completi
         return &op;
     }
     ++connection.ops_count;
+    sent_flushes_ += kind == OpKind::kFlushSent ? 1 : 0;
     connection.gets += is_get(kind) ? 1 : 0;
     connection.ops.push_back(op);
     return &op;
@@ -70,6 +71,7 @@ void OpTable::release(Op& op) {
         iface_.staging.put(op.staging);
     if (op.own != nullptr)
         iface_.tcp_md().mem_dereg(op.own);
+    sent_flushes_ -= op.kind == OpKind::kFlushSent ? 1 : 0;
     op.staging = nullptr;
     op.own = nullptr;
     op.connection = nullptr;
@@ -111,7 +113,7 @@ void OpTable::finish(Op& op, ucs_status_t status) {
 
 void OpTable::abandon(Op& op, ucs_status_t status) {
     Connection& connection = *op.connection;
-    connection.unanswered += op.kind == OpKind::kFlush ? 0 : 1;
+    connection.unanswered += is_local_flush(op.kind) ? 0 : 1;
     recall(connection);
     finish(op, status);
 }
@@ -131,22 +133,48 @@ void OpTable::end_recall(Connection& connection) {
     recall(connection);
 }
 
+namespace {
+
+bool is_written(const Op& flush) {
+    const Connection& connection = *flush.connection;
+    return connection.tx.written() >= flush.mark || connection.failure != UCS_OK;
+}
+
+}  // namespace
+
 void OpTable::settle_flushes(Connection& connection) {
+    if (sent_flushes_ > 0) [[unlikely]]
+        settle_sent(connection);
     while (Op* oldest = connection.ops.front()) {
-        const bool is_written =
-            connection.tx.written() >= oldest->mark || connection.failure != UCS_OK;
-        if (oldest->kind != OpKind::kFlush || !is_written)
+        if (oldest->kind != OpKind::kFlush || !is_written(*oldest))
             break;
-        const ucs_status_t status = connection.failure != UCS_OK
-                                        ? connection.failure
-                                        : std::exchange(connection.put_failure, UCS_OK);
-        connection.ops.erase(*oldest);
-        --connection.ops_count;
-        uct_completion_t* completion = oldest->completion;
-        release(*oldest);
-        if (completion != nullptr)
-            uct::invoke_completion(completion, status);
+        settle(*oldest);
     }
+}
+
+/// A completion may change the list.
+void OpTable::settle_sent(Connection& connection) {
+    const auto next = [&] {
+        Op* op = connection.ops.front();
+        while (op != nullptr && (op->kind != OpKind::kFlushSent || !is_written(*op)))
+            op = op->next;
+        return op;
+    };
+    while (Op* const flush = next())
+        settle(*flush);
+}
+
+void OpTable::settle(Op& flush) {
+    Connection& connection = *flush.connection;
+    const ucs_status_t status = connection.failure != UCS_OK
+                                    ? connection.failure
+                                    : std::exchange(connection.put_failure, UCS_OK);
+    connection.ops.erase(flush);
+    --connection.ops_count;
+    uct_completion_t* completion = flush.completion;
+    release(flush);
+    if (completion != nullptr)
+        uct::invoke_completion(completion, status);
 }
 
 void OpTable::cancel(Connection& connection, const TcpEp* ep, ucs_status_t status) {

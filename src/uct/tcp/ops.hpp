@@ -3,6 +3,7 @@
 // die with it, completed exactly once. Owner thread only.
 //
 //   kFlush      done when it is the oldest, and all that was queued before it is in the kernel
+//   kFlushSent  done when all that was queued before it is in the kernel
 //   kRndvSend   done when the kernel has all of the data that the receiver asked for
 //   others      done by the peer's Done, or by the last GetData
 #pragma once
@@ -26,6 +27,7 @@ struct Posted;
 
 enum class OpKind : std::uint8_t {
     kFlush,
+    kFlushSent,
     kFlushRemote,
     kPut,
     kGetZcopy,
@@ -54,6 +56,11 @@ struct Op : ucs::FromReserve {
     Posted* posted = nullptr;     // kReceive
     std::uint64_t tag = 0;
 };
+
+/// The peer hears nothing of it.
+constexpr bool is_local_flush(OpKind kind) {
+    return kind == OpKind::kFlush || kind == OpKind::kFlushSent;
+}
 
 /// Intrusive list in order of start.
 class OpList {
@@ -104,16 +111,19 @@ class OpTable {
     void end_receive(Op& op);
     /// Ends those of an endpoint; null: of all.
     void cancel(Connection& connection, const TcpEp* ep, ucs_status_t status);
-    /// Flushes at the head of the list that are done.
+    /// Flushes that are done: those at the head of the list, and kFlushSent.
     void settle_flushes(Connection& connection);
 
   private:
     void release(Op& op);
+    void settle(Op& flush);
+    void settle_sent(Connection& connection);
     void recall(Connection& connection);
 
     TcpIface& iface_;
     ucs::ReserveVector<std::unique_ptr<Op>> table_;
     ucs::ReserveVector<Op*> free_;
+    std::size_t sent_flushes_ = 0;  // kFlushSent that are under way
     std::uint32_t serial_ = 0;
 };
 

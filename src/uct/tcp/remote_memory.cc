@@ -221,7 +221,7 @@ void RemoteMemory::take_done(Connection& connection, const DoneBody& done) {
     Op* op = iface_.ops.find(connection, done.op);
     if (op == nullptr)
         return;  // ended meanwhile
-    if (op->kind == OpKind::kFlush || (is_get(*op) && status == UCS_OK && op->left > 0)) {
+    if (is_local_flush(op->kind) || (is_get(*op) && status == UCS_OK && op->left > 0)) {
         iface_.failures.violation(connection, "end of an operation that the peer cannot end");
         return;
     }

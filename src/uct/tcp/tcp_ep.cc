@@ -94,6 +94,8 @@ ucs_status_t TcpEp::flush(unsigned flags, uct_completion_t* comp) {
         owner.sender.write(*connection_);
         return UCS_OK;
     }
+    if ((flags & TAGWIRE_UCT_FLUSH_FLAG_SENT) != 0)
+        return flush_sent(comp);
     if (!group_.empty())
         return UCS_ERR_NO_RESOURCE;
     const bool is_remote = (flags & TAGWIRE_UCT_FLUSH_FLAG_REMOTE) != 0;
@@ -110,6 +112,24 @@ ucs_status_t TcpEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_ERR_NO_RESOURCE;
     op->mark = connection_->tx.queued();
     owner.add_work(*connection_);
+    return UCS_INPROGRESS;
+}
+
+// The socket has all that was queued; replies are not waited for.
+ucs_status_t TcpEp::flush_sent(uct_completion_t* comp) {
+    TcpIface& owner = connection_->iface;
+    owner.sender.write(*connection_);
+    if (connection_->failure != UCS_OK)
+        return connection_->failure;
+    if (connection_->tx.empty())
+        return std::exchange(connection_->put_failure, UCS_OK);
+    owner.add_work(*connection_);
+    if (comp == nullptr)
+        return UCS_INPROGRESS;  // asked again until it is done
+    Op* op = owner.ops.create(*connection_, OpKind::kFlushSent, this, comp);
+    if (op == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    op->mark = connection_->tx.queued();
     return UCS_INPROGRESS;
 }
 

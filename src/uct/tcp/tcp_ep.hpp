@@ -78,6 +78,7 @@ class TcpEp : public uct::BaseEp {
                          const PackedRkey** key_p) const;
     ucs_status_t start_get(Op& op, const PackedRkey& key, std::uint64_t remote_addr);
     void attach(Connection& to);
+    ucs_status_t flush_sent(uct_completion_t* comp);
 
     Connection* connection_;  // the cancelled one after flush(CANCEL)
     uct::PendingGroup group_;

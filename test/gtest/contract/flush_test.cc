@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <uct/api/tagwire_uct.h>
+
+#include <optional>
+
 #include "fixture.hpp"
 
 namespace tagwire::test {
@@ -55,6 +59,44 @@ TEST_P(Flush, completes_after_the_operations_before_it) {
     EXPECT_EQ(1, again.completion.calls);
     EXPECT_GT(flushed_at, sent_at);
     ASSERT_TRUE(until([&] { return receive.completed == 1; }));  // it may hear of it later
+}
+
+// Over ud the peer acknowledges in its progress.
+TEST_P(FlushOfTwo, of_what_was_sent_waits_for_no_reply) {
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    const bool needs_peer = GetParam().resource.transport == "ud";
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 1, nullptr, 0); }));
+    flush_ep(ep());
+    drain();
+    // A get whose owner has not progressed is nothing that was sent.
+    const bool can_get = sender().offers(UCT_IFACE_FLAG_GET_ZCOPY) &&
+                         can_make(sender(), Backing::kRegistered) &&
+                         can_make(receiver(), Backing::kRegistered);
+    Completion got;
+    bool is_getting = false;
+    std::optional<Buffer> remote, local;
+    std::optional<RemoteKey> key;
+    if (can_get) {
+        remote.emplace(receiver(), 4096, Backing::kRegistered);
+        local.emplace(sender(), 4096, Backing::kRegistered);
+        key.emplace(sender(), remote->packed_rkey());
+        const uct_iov_t iov = local->iov();
+        const ucs_status_t status = retry_alone(sender(), [&] {
+            return uct_ep_get_zcopy(ep(), &iov, 1, remote->address(), key->get(), &got);
+        });
+        ASSERT_GE(status, UCS_OK);
+        is_getting = status == UCS_INPROGRESS;
+    }
+    ASSERT_EQ(UCS_OK,
+              retry_alone(sender(), [&] { return uct_ep_am_short(ep(), kId, 2, nullptr, 0); }));
+    Completion let_go;
+    const ucs_status_t status = retry_alone(
+        sender(), [&] { return uct_ep_flush(ep(), TAGWIRE_UCT_FLUSH_FLAG_SENT, &let_go); });
+    for (std::uint64_t i = 0; status == UCS_INPROGRESS && let_go.calls == 0 && i < kStepsMax; ++i)
+        needs_peer ? step() : sender().progress();
+    EXPECT_TRUE(status == UCS_OK || let_go.calls == 1);
+    EXPECT_TRUE(until([&] { return receiver().am_count >= 2; }));
+    EXPECT_TRUE(!is_getting || until([&] { return got.calls == 1; }));
 }
 
 TEST_P(Flush, does_not_wait_for_operations_after_it) {
