@@ -162,7 +162,10 @@ ucs_status_t Waiting::take_and_arm() {
         status = contexts->arm(&deadline_ns);
     if (status == UCS_OK)
         status = wakeup_.set_timer(deadline_ns);
-    return status == UCS_OK ? Wakeup::arm(worker_.rails()) : status;
+    if (status == UCS_OK)
+        status = Wakeup::arm(worker_.rails());
+    // Progress handles whatever has made it readable.
+    return status == UCS_OK && wakeup_.is_readable() ? UCS_ERR_BUSY : status;
 }
 
 std::uint64_t Waiting::ends() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/wakeup.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -89,6 +90,11 @@ ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails) {
             return status;
     }
     return UCS_OK;
+}
+
+bool Wakeup::is_readable() const {
+    pollfd watched{.fd = epoll_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&watched, 1, 0) > 0;
 }
 
 void Wakeup::ring() const {

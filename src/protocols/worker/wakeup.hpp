@@ -40,6 +40,8 @@ class Wakeup {
     ucs_status_t set_timer(std::uint64_t deadline_ns);
     /// Asks these for events. UCS_ERR_BUSY: something has come.
     static ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails);
+    /// Something has come that the descriptor tells of: those of sockets tell until all is read.
+    bool is_readable() const;
     /// Makes the descriptor readable. Any thread, also in a signal handler.
     void ring() const;
 
