@@ -78,7 +78,7 @@ int main(void) {
 
     // A close flushes: what was sent is with the peer when it ends.
     tw_request_h closing;
-    const tw_status_t status = tw_ep_close(ep, 0, NULL, &closing);
+    const tw_status_t status = tw_ep_close(ep, TW_FLUSH_DELIVERED, NULL, &closing);
     check(status, "tw_ep_close");
     if (status == TW_INPROGRESS)
         finish(closing);

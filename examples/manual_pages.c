@@ -260,11 +260,17 @@ static tw_ep_h endpoint_to_sender(tw_worker_h worker, const tw_completion_t* don
     return ep;
 }
 
+// Before this process computes for long, and whether or not its peers progress meanwhile.
+static void let_all_go(tw_worker_h worker) {
+    tw_request_h flushing = NULL;
+    finish(tw_worker_flush(worker, TW_FLUSH_SENT, NULL, &flushing), &flushing);
+}
+
 static void flush_and_close(tw_ep_h ep) {
     tw_request_h flushing = NULL, closing = NULL;
-    finish(tw_ep_flush(ep, NULL, &flushing), &flushing);
+    finish(tw_ep_flush(ep, TW_FLUSH_DELIVERED, NULL, &flushing), &flushing);
     free(tw_ep_user_data(ep));
-    finish(tw_ep_close(ep, 0, NULL, &closing), &closing);
+    finish(tw_ep_close(ep, TW_FLUSH_DELIVERED, NULL, &closing), &closing);
 }
 
 // ---- Connections by host and port
@@ -527,6 +533,7 @@ int main(void) {
     exchange_addresses(address, length);
     run_connections();
     print_counters(worker);
+    let_all_go(worker);
     flush_and_close(ep);
     close_worker(context, worker);
     return 0;

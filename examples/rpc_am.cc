@@ -75,7 +75,7 @@ class Server {
     }
     /// An endpoint of ours has failed: its client has died.
     void operator()(tw_ep_h ep, tw_status_t) {
-        (void)tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        (void)tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
         directory_.lost.fetch_add(1, std::memory_order_relaxed);  // Relaxed: as said
     }
 

@@ -88,8 +88,7 @@ class Heap {
     }
     /// All that this rank has done to others has taken effect.
     void quiet() const {
-        for (std::size_t rank = 0; rank < me_.size(); ++rank)
-            end([&](msg::Request& request) { return me_.to(rank).flush(request); });
+        end([&](msg::Request& request) { return me_.worker().flush(TW_FLUSH_DELIVERED, request); });
     }
     /// In rounds each rank tells another one, twice as far away each time.
     void barrier() {

@@ -105,7 +105,7 @@ TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 /// rank's own place in it, and otherwise does not overlap it. Both may be NULL where `bytes` is 0.
 ///
 /// Like every call that waits here it progresses no worker: messages that wait for progress stay
-/// where they are until the call returns. Wait for tw_ep_flush() of the endpoints first, or for
+/// where they are until the call returns. Wait for tw_worker_flush() at TW_FLUSH_SENT first, or for
 /// whatever else other ranks need before they call.
 ///
 /// TW_OK: `out` is complete here. Another rank may still fail; the next call will tell.

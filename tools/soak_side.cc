@@ -61,7 +61,7 @@ SoakSide::~SoakSide() {
         if (receive->is_posted && !receive->has_ended)
             tw_request_cancel(receive->request);
     rma_.reset();
-    tw_ep_close(link_.endpoint(), TW_EP_CLOSE_FORCE, nullptr, nullptr);
+    tw_ep_close(link_.endpoint(), TW_CLOSE_FORCE, nullptr, nullptr);
 }
 
 void SoakSide::run(std::uint64_t deadline_ns) {

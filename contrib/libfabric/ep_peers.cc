@@ -149,7 +149,7 @@ bool Ep::drop_stranger(std::uint64_t worker_id) {
     tw_ep_h ep = nullptr;
     const tw_status_t status = tw_ep_create_to(worker, worker_id, nullptr, &ep);
     if (status == TW_OK)
-        tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
     return status != TW_ERR_NO_MEMORY && status != TW_ERR_NO_RESOURCE;
 }
 
@@ -172,7 +172,7 @@ void Ep::drop_lost_peers() {
         left_peer(peer, FI_ECONNABORTED);
         if (av_ != nullptr)
             hold_sends(peer);
-        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        tw_ep_close(peer.ep, TW_CLOSE_FORCE, nullptr, nullptr);
         it = known_.erase(it);
     }
 }
@@ -198,11 +198,11 @@ bool Ep::close_peer(Peer& peer) {
     tw_op_t op{};
     op.context = &peer;
     op.complete = on_closed;
-    const tw_status_t status = tw_ep_close(peer.ep, 0, &op, nullptr);
+    const tw_status_t status = tw_ep_close(peer.ep, TW_FLUSH_DELIVERED, &op, nullptr);
     peer.is_closing = status == TW_INPROGRESS;
     // No memory to wait for the peer with.
     if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY)
-        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        tw_ep_close(peer.ep, TW_CLOSE_FORCE, nullptr, nullptr);
     return !peer.is_closing;
 }
 

@@ -243,15 +243,17 @@ class Program {
             operation.is_pending = false;
     }
 
-    /// Waits for the peer's answer to what was sent, and closes the endpoint if told to.
+    /// Waits for the peer's answer to what was sent, or every other time for the transport, and
+    /// closes the endpoint if told to.
     void flush(bool closes) {
         if (ep_ == nullptr || has_failed_)
             return;
         Operation& operation = add(0);
         const tw_op_t op = op_of(operation);
         operation.is_pending = true;
-        const tw_status_t status = closes ? tw_ep_close(ep_, 0, &op, &operation.request)
-                                          : tw_ep_flush(ep_, &op, &operation.request);
+        level_ = level_ == TW_FLUSH_SENT ? TW_FLUSH_DELIVERED : TW_FLUSH_SENT;
+        const tw_status_t status = closes ? tw_ep_close(ep_, level_, &op, &operation.request)
+                                          : tw_ep_flush(ep_, level_, &op, &operation.request);
         if (status != TW_INPROGRESS)
             operation.is_pending = false;
         operation.can_be_cancelled = false;
@@ -287,7 +289,7 @@ class Program {
 
     void close_by_force() {
         if (ep_ != nullptr)
-            require(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr) == TW_OK);
+            require(tw_ep_close(ep_, TW_CLOSE_FORCE, nullptr, nullptr) == TW_OK);
         ep_ = nullptr;
     }
     void cancel_all() {
@@ -396,6 +398,7 @@ class Program {
     std::vector<std::byte> peer_key_;
     tw_key_h key_ = nullptr;
     tw_ep_h key_ep_ = nullptr;
+    tw_flush_level_t level_ = TW_FLUSH_SENT;  // of the last flush or close
     tw_ep_h ep_ = nullptr;
     bool has_failed_ = false;
     std::deque<Operation> operations_;

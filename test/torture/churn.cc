@@ -228,7 +228,7 @@ int role_guest(Link& parent, Random& random) {
             party.close();
             break;
         case Exit::kByForce:
-            must(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), "tw_ep_close by force");
+            must(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), "tw_ep_close by force");
             party.close();
             break;
         case Exit::kNoWord:

@@ -84,9 +84,9 @@ class Mortal {
                 break;
         }
         if (plan_.phase == Phase::kFlush)
-            tw_ep_flush(ep, nullptr, nullptr);
+            tw_ep_flush(ep, TW_FLUSH_DELIVERED, nullptr, nullptr);
         else if (plan_.phase == Phase::kClose)
-            tw_ep_close(ep, 0, nullptr, nullptr);
+            tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr);
     }
 
     void send_short(tw_ep_h ep, std::uint32_t i) {
@@ -245,8 +245,7 @@ class Survivor {
     }
 
     void end(tw_ep_h ep) {
-        must(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr),
-             "tw_ep_close of a failed endpoint");
+        must(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), "tw_ep_close of a failed endpoint");
         for (const auto& [operation, request] : from_anybody_)
             if (operation->ends == 0)
                 must(tw_request_cancel(request), "tw_request_cancel");

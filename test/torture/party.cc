@@ -79,7 +79,7 @@ tw_status_t Party::send(tw_ep_h ep, std::span<const std::byte> bytes, std::uint6
 tw_status_t Party::close_in_order(tw_ep_h ep) const {
     tw_request_h request = nullptr;
     tw_status_t status = TW_OK;
-    while ((status = tw_ep_close(ep, 0, nullptr, &request)) == TW_ERR_NO_RESOURCE)
+    while ((status = tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, &request)) == TW_ERR_NO_RESOURCE)
         progress();
     return status == TW_INPROGRESS ? finish(request) : status;
 }

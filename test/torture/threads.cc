@@ -133,7 +133,7 @@ void Threads::live(std::size_t number) {
 void Threads::drain_sends() {
     for (Way& entry : ways_) {
         if (entry.ep != nullptr) {
-            must(tw_ep_close(entry.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), "tw_ep_close");
+            must(tw_ep_close(entry.ep, TW_CLOSE_FORCE, nullptr, nullptr), "tw_ep_close");
             entry.ep = nullptr;
         }
     }

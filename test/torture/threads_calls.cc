@@ -153,7 +153,8 @@ void Threads::flush(std::size_t from, Self& self) {
     tw_status_t status = TW_OK;
     {
         const Lock held = lock(from);
-        status = tw_ep_flush(to.ep, &op, told == Told::kHandle ? &request : nullptr);
+        status = tw_ep_flush(to.ep, self.random.one_in(2) ? TW_FLUSH_SENT : TW_FLUSH_DELIVERED, &op,
+                             told == Told::kHandle ? &request : nullptr);
     }
     begun_send(operation, self, status, {told, request, done});
 }
@@ -344,9 +345,9 @@ void Threads::reopen(std::size_t from, Self& self) {
     Way& entry = way(from, to);
     const std::unique_lock alone(entry.lock);
     if (entry.ep != nullptr) {
-        const unsigned flags = self.random.one_in(2) ? unsigned{TW_EP_CLOSE_FORCE} : 0;
+        const tw_flush_level_t level = self.random.one_in(2) ? TW_CLOSE_FORCE : TW_FLUSH_DELIVERED;
         const Lock held = lock(from);
-        const tw_status_t status = tw_ep_close(entry.ep, flags, nullptr, nullptr);
+        const tw_status_t status = tw_ep_close(entry.ep, level, nullptr, nullptr);
         // Whatever else it says, the endpoint is gone.
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY)
             entry.ep = nullptr;

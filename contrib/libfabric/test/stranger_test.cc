@@ -95,7 +95,7 @@ class Stranger {
     Stranger& operator=(const Stranger&) = delete;
     ~Stranger() {
         if (ep_ != nullptr)
-            tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+            tw_ep_close(ep_, TW_CLOSE_FORCE, nullptr, nullptr);
         tw_worker_destroy(worker_);
         tw_context_destroy(context_);
     }

@@ -67,16 +67,20 @@ class Endpoint {
         return tw_am_sendv(get(), id, header.data(), header.size(), list.data(), list.size(),
                            args.op(), args.request());
     }
-    tw_status_t flush(OpArgs args = {}) const {
-        return tw_ep_flush(get(), args.op(), args.request());
+    tw_status_t flush(tw_flush_level_t level, OpArgs args = {}) const {
+        return tw_ep_flush(get(), level, args.op(), args.request());
     }
+    /// At TW_FLUSH_DELIVERED.
+    tw_status_t flush(OpArgs args = {}) const { return flush(TW_FLUSH_DELIVERED, args); }
 
     /// As tw_ep_close(): flushes and closes; the status, or that of the completion, is that of the
     /// flush. This object has no endpoint afterwards, unless the call returns TW_ERR_NO_RESOURCE,
     /// TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM.
-    tw_status_t close(OpArgs args = {}) { return end(0, args); }
+    tw_status_t close(tw_flush_level_t level, OpArgs args = {}) { return end(level, args); }
+    /// At TW_FLUSH_DELIVERED.
+    tw_status_t close(OpArgs args = {}) { return end(TW_FLUSH_DELIVERED, args); }
     /// Ends everything at once with TW_ERR_CANCELED.
-    tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }
+    tw_status_t close_by_force() { return end(TW_CLOSE_FORCE, {}); }
 
     /// Explains which protocol a message of `length` bytes to this peer uses, and why.
     [[nodiscard]] tw_explanation_t explain(std::size_t length,
@@ -89,9 +93,9 @@ class Endpoint {
   private:
     explicit Endpoint(tw_ep_h ep) : ep_(ep) {}
     /// While no request is free the worker's end closes it.
-    static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, 0, nullptr, nullptr); }
-    tw_status_t end(unsigned flags, OpArgs args) {
-        const tw_status_t status = tw_ep_close(get(), flags, args.op(), args.request());
+    static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr); }
+    tw_status_t end(tw_flush_level_t level, OpArgs args) {
+        const tw_status_t status = tw_ep_close(get(), level, args.op(), args.request());
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
             status != TW_ERR_INVALID_PARAM)
             (void)ep_.release();

@@ -108,6 +108,10 @@ class Worker {
         request.reset();
         return done;
     }
+    /// Flushes all endpoints.
+    tw_status_t flush(tw_flush_level_t level = TW_FLUSH_DELIVERED, OpArgs args = {}) const {
+        return tw_worker_flush(get(), level, args.op(), args.request());
+    }
     tw_status_t wait(tw_wait_mode_t mode, std::uint64_t timeout_ns = UINT64_MAX) const {
         return tw_worker_wait(get(), mode, timeout_ns);
     }

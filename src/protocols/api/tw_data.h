@@ -11,7 +11,7 @@
 /// or all with TW_EP_ORDERED.
 ///
 /// \par Statuses
-/// Sends, receives, tw_ep_flush() and tw_ep_close() return one of:
+/// Sends, receives, tw_ep_flush(), tw_worker_flush() and tw_ep_close() return one of:
 /// - TW_OK: complete; nothing follows. (With TW_OP_COMPLETION the call returns TW_INPROGRESS
 ///   instead, and the completion follows.)
 /// - TW_INPROGRESS: started. Its completion is reported once, inside progress: to `op->complete`;
@@ -62,7 +62,7 @@ extern "C" {
 ///
 /// \retval TW_OK  Sent: the buffer may be reused, and the completion level asked for by flags is
 ///     reached. **Without such a flag the message need not have left this process: one that waits
-///     for room leaves by progress, or by tw_ep_flush().**
+///     for room leaves by progress, or by tw_ep_flush(); with TW_OP_SENT_COMPLETE it has left.**
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK, TW_ERR_CANCELED
 ///     (tw_request_cancel(), or the endpoint was closed by force), or the endpoint's failure.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.

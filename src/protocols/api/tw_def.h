@@ -53,6 +53,48 @@ typedef enum tw_progress_mode {
     TW_PROGRESS_SPIN  ///< It returns at once.
 } tw_progress_mode_t;
 
+/// Levels of tw_ep_flush(), tw_worker_flush() and tw_ep_close(), the strongest first.
+typedef enum tw_flush_level {
+    /// The library of the peer has everything, and every operation has completed. So it waits
+    /// - for eager messages until they are in the peer's library, matched there or not; those with
+    ///   TW_OP_MATCH_COMPLETE or TW_OP_DELIVERY_COMPLETE until a receive of the peer has matched
+    ///   them;
+    /// - for rendezvous, whose data stays here until then, until a receive has taken them;
+    /// - for puts and atomics until they have taken effect at the peer;
+    /// - for gets until the data is here.
+    ///
+    /// The peer has to progress in any case.
+    TW_FLUSH_DELIVERED,
+    /// This process is needed no longer: nothing is lost if it closes its endpoints, destroys its
+    /// worker and ends. Complete at once if nothing is under way, and without the peer's progress
+    /// for all that the transport has taken. The transport has taken a message when
+    /// - `sm`: it is in the peer's ring, which the peer reads also after the end of this process;
+    /// - `rc`, `dc`: the peer's device has acknowledged it;
+    /// - `ud`: the peer has acknowledged it, which it does in its progress;
+    /// - `tcp`: it is in the socket, which tw_worker_destroy() shuts down in order.
+    ///
+    /// Under way is what this side still has: messages that wait for the connection, for room in
+    /// the ring or socket, or because the peer has paused them; rendezvous, whose data is here
+    /// until a receive has taken it; data of puts that is not with the transport; gets and fetching
+    /// atomics, which bring their results here; and whatever is behind a fence. Acknowledgements
+    /// (TW_OP_MATCH_COMPLETE, TW_OP_DELIVERY_COMPLETE) are not waited for, nor is the effect of
+    /// puts that the owner's progress carries out.
+    TW_FLUSH_SENT,
+    /// tw_ep_close() alone: ends all operations at once with TW_ERR_CANCELED and gives the buffers
+    /// back to the program: the peer may still read them, but does not report what it reads after
+    /// the call as received.
+    ///
+    /// Exceptions: over dc the peer may report data that it reads later from a buffer with a
+    /// handle, until tw_mem_unmap(), and with TAGWIRE_REG_CACHE from a buffer that shares pages
+    /// with another operation under way. An operation whose data a device is moving completes, in
+    /// progress, when the device is done.
+    ///
+    /// The peer's endpoint fails: at once if the transport has room for a message to the peer, else
+    /// when one side next sends to the other. Messages that the peer sends before it knows may end
+    /// with TW_OK there, and are not received.
+    TW_CLOSE_FORCE
+} tw_flush_level_t;
+
 /// Flags of an operation (tw_op_t.flags). In parentheses: the calls that accept the flag; others
 /// refuse it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
 enum tw_op_flag {
@@ -80,7 +122,7 @@ enum tw_op_flag {
     TW_OP_MATCH_COMPLETE = 1 << 7,
     /// (send) Begin this message, and all later ones to the same peer, only after everything sent
     /// to that peer before has completed; with several transmit contexts, operations of the calling
-    /// thread.
+    /// thread. (flush, close) No effect: they are behind everything before them.
     TW_OP_FENCE = 1 << 8,
     /// (recv) Look for a message that this receive would match, without posting the receive.
     /// Completes within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
@@ -122,7 +164,13 @@ enum tw_op_flag {
     /// messages that wait at this side; urgent messages among themselves keep their order. Header
     /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion beyond
     /// TW_OP_INJECT_COMPLETE. For protocols whose peer waits for a reply while it receives nothing.
-    TW_OP_URGENT = 1 << 16
+    TW_OP_URGENT = 1 << 16,
+    /// (send, put, atomic without a result) Complete when this process is needed no longer for the
+    /// operation: TW_FLUSH_SENT says what that is for each transport. A send does not complete
+    /// while its message waits here for the connection or for room. Weaker than
+    /// TW_OP_TRANSMIT_COMPLETE: no progress of the peer is waited for once the transport has the
+    /// message. Not with TW_OP_URGENT.
+    TW_OP_SENT_COMPLETE = 1 << 17
 };
 
 /// Flags of a completion.

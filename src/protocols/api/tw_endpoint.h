@@ -66,62 +66,62 @@ TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 /// \return tw_ep_params_t.user_data; NULL for an endpoint that is NULL.
 TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 
-/// Completes when everything sent on an endpoint before has reached the peer's library, and every
-/// operation before has completed.
+/// Flushes an endpoint: completes when everything sent on it before has reached `level`.
 ///
-/// After the completion nothing is lost if this process ends. So it waits
-/// - for eager messages until they are in the peer's library, matched there or not; those with
-///   TW_OP_MATCH_COMPLETE or TW_OP_DELIVERY_COMPLETE until a receive of the peer has matched them;
-/// - for rendezvous, whose data stays here until then, until a receive has taken them;
-/// - for puts and atomics until they have taken effect at the peer;
-/// - for gets until the data is here.
+/// tw_flush_level_t says what each level waits for. Operations that are called later are not waited
+/// for. TW_OP_FENCE has no effect: a flush is behind everything before it in any case.
 ///
-/// A flush of messages that the peer never receives does not complete before the endpoint fails, or
-/// is closed by force. The peer has to progress in any case.
+/// A flush of messages that the peer has no room for, or of rendezvous that it never receives, does
+/// not complete before the endpoint fails, or is closed by force. With several transmit contexts
+/// (tw_worker_params_t) those of all threads are flushed.
 ///
-/// \retval TW_OK  There is nothing to wait for.
+/// \retval TW_OK  There is nothing to wait for; at TW_FLUSH_SENT also while the endpoint connects.
 /// \retval TW_INPROGRESS  Started; the completion follows.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; or another status of
 ///     tw_ep_failed_cb_t.
-TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p);
+TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, tw_flush_level_t level, const tw_op_t* op,
+                                    tw_request_h* request_p);
 
-/// Flags of tw_ep_close().
-enum tw_ep_close_flag {
-    /// Ends all operations at once with TW_ERR_CANCELED and gives the buffers back to the program:
-    /// the peer may still read them, but does not report what it reads after the call as received.
-    ///
-    /// Exceptions: over dc the peer may report data that it reads later from a buffer with a
-    /// handle, until tw_mem_unmap(), and with TAGWIRE_REG_CACHE from a buffer that shares pages
-    /// with another operation under way. An operation whose data a device is moving completes, in
-    /// progress, when the device is done.
-    ///
-    /// The peer's endpoint fails: at once if the transport has room for a message to the peer, else
-    /// when one side next sends to the other. Messages that the peer sends before it knows may end
-    /// with TW_OK there, and are not received.
-    TW_EP_CLOSE_FORCE = 1 << 0
-};
+/// Flushes all endpoints of a worker.
+///
+/// As tw_ep_flush() on each endpoint that the program has, with one completion, behind the last of
+/// them. Endpoints that have failed, or are being closed, are passed over. Its `ep` is NULL.
+///
+/// \retval TW_OK  There is nothing to wait for.
+/// \retval TW_INPROGRESS  Started; the completion follows. Its status is that of the first endpoint
+///     that fails meanwhile; the others are flushed all the same.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
+/// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
+TAGWIRE_API tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t level,
+                                        const tw_op_t* op, tw_request_h* request_p);
 
 /// Flushes an endpoint, as tw_ep_flush() does, and destroys it.
 ///
-/// `flags` is 0 or TW_EP_CLOSE_FORCE. The endpoint is destroyed whatever the status, unless the
-/// call returns TW_ERR_NO_RESOURCE, TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM: nothing may be called
-/// on it any more. Messages from the peer are still received.
+/// The endpoint is destroyed whatever the status, unless the call returns TW_ERR_NO_RESOURCE,
+/// TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM: nothing may be called on it any more. Messages from
+/// the peer are still received. TW_OP_FENCE has no effect.
+///
+/// At TW_FLUSH_SENT the notice of the close has left behind the messages when the close completes:
+/// the process may destroy its worker and end, and the peer's program hears TW_PEER_LEFT behind all
+/// messages. Destroying the worker shuts sockets of `tcp` down in order.
 ///
 /// Without force the status, of the call or of the completion, is that of the flush. With any other
 /// status than TW_OK messages that the program has sent on the endpoint may be lost, those included
-/// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With force nothing
-/// is flushed, and the status is TW_OK. Without a request, a callback and TW_OP_COMPLETION the
-/// status of a completion is told to nobody, other than that of a send.
+/// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With TW_CLOSE_FORCE
+/// nothing is flushed, and the status is TW_OK. Without a request, a callback and TW_OP_COMPLETION
+/// the status of a completion is told to nobody, other than that of a send.
 ///
 /// \retval TW_OK  It is closed.
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
 /// \retval TW_ERR_CONNECTION_RESET  It is closed; it had failed, with this status or another one of
 ///     tw_ep_failed_cb_t. There is no completion.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
-/// \retval TW_ERR_INVALID_PARAM  Also: unknown flags, or the endpoint is being closed already.
+/// \retval TW_ERR_INVALID_PARAM  Also: `level` is unknown, or the endpoint is being closed already.
 /// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
-TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
+TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, tw_flush_level_t level, const tw_op_t* op,
                                     tw_request_h* request_p);
 
 #ifdef __cplusplus

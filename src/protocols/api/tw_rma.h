@@ -25,7 +25,8 @@
 /// - TW_OP_FENCE: the operation, or message, and all later ones to the same peer take effect after
 ///   everything before it. A message behind a fence is matched after the data of earlier puts is
 ///   visible to its receiver;
-/// - tw_ep_flush(): when it has completed, all earlier operations have taken effect;
+/// - tw_ep_flush() at TW_FLUSH_DELIVERED: when it has completed, all earlier operations have taken
+///   effect;
 /// - the notice of a put (TW_OP_IMM): it is given when the data of this put is visible. A counter
 ///   of the memory (tw_mem_params_t) counts the put then.
 ///
@@ -118,7 +119,8 @@ TAGWIRE_API tw_status_t tw_key_pointer(tw_key_h key, uint64_t address, void** po
 /// `address` by the owner's addresses; any length, any alignment. With TW_OP_IMM the target is told
 /// (tw_rma_event_cb_t, tw_mem_params_t.counter) when the data is visible there. A put that the peer
 /// refuses is not told. Completion levels: by default when the
-/// buffer may be reused; TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE and
+/// buffer may be reused; TW_OP_SENT_COMPLETE when this process is needed no longer
+/// (TW_FLUSH_SENT); TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE and
 /// TW_OP_MATCH_COMPLETE when the data is visible to the target's threads.
 ///
 /// \retval TW_OK  Complete.

@@ -282,8 +282,8 @@ TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
 /// work to progress) makes the descriptor readable, too.
 ///
 /// \retval TW_OK  Armed: the thread may sleep on the descriptor.
-/// \retval TW_ERR_BUSY  Something has come already, or completions wait for tw_worker_poll():
-///     progress or poll, then arm again. Also in a callback.
+/// \retval TW_ERR_BUSY  Something has come already, completions wait for tw_worker_poll(), or the
+///     descriptor is readable: progress or poll, then arm again. Also in a callback.
 /// \retval TW_ERR_INVALID_PARAM  tw_worker_fd() was never called, or an argument is NULL.
 /// \retval TW_ERR_IO_ERROR  The system refused; the log says what.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.

@@ -38,9 +38,17 @@ void Closing::closed() {
     hold_.is_open = false;
     hold_.is_closing = false;
     peer_.release_contexts();
-    has_said_bye_ = true;
-    lane_.control(Bye{});
+    if (!std::exchange(has_said_bye_, true))
+        lane_.control(Bye{});
     peer_.retire();
+}
+
+ucs_status_t Closing::say_bye() {
+    if (has_said_bye_)
+        return UCS_OK;
+    const ucs_status_t status = lane_.send_now(Bye{});
+    has_said_bye_ = status == UCS_OK;
+    return status;
 }
 
 void Closing::begin_anew() {

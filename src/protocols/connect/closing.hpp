@@ -37,6 +37,9 @@ class Closing {
     void open(void* user_data);
     /// The program closes it: it stays open until that has ended.
     void begin() { hold_.is_closing = true; }
+    /// Sends the Bye of a close that has nothing more to send. UCS_OK: it has been said.
+    /// UCS_ERR_NO_RESOURCE: the lane has no room for it.
+    ucs_status_t say_bye();
     /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
     void closed();
     /// The program has it no more, because it has failed or is closed by force; nobody is told.
@@ -70,6 +73,9 @@ class Closing {
     bool has_left() const { return has_left_; }
     bool has_asked() const { return has_asked_; }
     bool peer_may_go() const { return peer_may_go_; }
+    /// The peer's program has closed, and all that it sent was taken: where nothing of this side is
+    /// under way, its end is one in order.
+    bool may_be_left() const { return peer_is_closed_ || (peer_may_go_ && !hold_.is_open); }
     bool peer_is_closed() const { return peer_is_closed_; }
     /// The program had it and has closed it, or the peer took it for that.
     bool is_closed() const;

@@ -29,6 +29,7 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_CQ, "TW_OP_CQ"},
         {TW_OP_COUNTER, "TW_OP_COUNTER"},
         {TW_OP_URGENT, "TW_OP_URGENT"},
+        {TW_OP_SENT_COMPLETE, "TW_OP_SENT_COMPLETE"},
     };
     std::string names;
     for (const auto& [flag, name] : kFlags) {

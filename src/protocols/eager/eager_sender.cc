@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/eager/eager_sender.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -68,7 +70,7 @@ ucs_status_t EagerSender::start(Request& request) {
             to_.peer.lane.cancel(request);
         return UCS_INPROGRESS;
     }
-    if (!wants_ack && (request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
+    if (!wants_ack && (request.flags & (TW_OP_TRANSMIT_COMPLETE | TW_OP_SENT_COMPLETE)) != 0)
         return track_transmission(request);
     return UCS_OK;
 }
@@ -177,12 +179,16 @@ ucs_status_t EagerSender::send_placeholder(Request& request) {
     return UCS_OK;
 }
 
-// The message is with the transport; its own flush tells when the peer's memory has it.
+// The message is with the transport; its own flush tells when the peer's memory has it, or when
+// this process is needed no longer.
 ucs_status_t EagerSender::track_transmission(Request& request) {
     Transmission* transmission = to_.worker.requests.make_transmission(request);
     if (transmission == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    const ucs_status_t status = uct_ep_flush(to_.lane.ep, UCT_FLUSH_FLAG_LOCAL, transmission);
+    const bool is_sent_enough = (request.flags & TW_OP_TRANSMIT_COMPLETE) == 0;
+    const ucs_status_t status = uct_ep_flush(
+        to_.lane.ep, is_sent_enough ? TAGWIRE_UCT_FLUSH_FLAG_SENT : unsigned{UCT_FLUSH_FLAG_LOCAL},
+        transmission);
     if (status == UCS_INPROGRESS) {
         request.transmission = transmission;
         to_.worker.set_outstanding(request, to_.peer);

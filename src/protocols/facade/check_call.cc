@@ -19,7 +19,7 @@ namespace {
 /// Levels of completion that a message awaits with the peer's help: it is then outstanding in the
 /// order of the calls, which urgent ones do not keep.
 constexpr std::uint32_t kNotUrgent =
-    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE;
 
 /// nullptr: they are right.
 const char* wrong_with_ends(const Context& context, const tw_op_t& op) {

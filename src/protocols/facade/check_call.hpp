@@ -15,9 +15,10 @@ struct Outgoing;
 
 // Flags that calls accept.
 inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_COUNTER;
+inline constexpr std::uint32_t kFlushFlags = kAnyFlags | TW_OP_FENCE;
 inline constexpr std::uint32_t kSendFlags =
     kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
-    TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
+    TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE | TW_OP_FENCE;
 inline constexpr std::uint32_t kAmSendFlags =
     (kSendFlags & ~std::uint32_t{TW_OP_IMM}) | TW_OP_URGENT;
 

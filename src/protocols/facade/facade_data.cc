@@ -386,29 +386,6 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
 }
 
 /// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
-tw_status_t close_failed(Worker& worker, Endpoint& ep) {
-    const ucs_status_t status = ep.close_failure();
-    worker.peers().close(ep);
-    return status == UCS_ERR_NO_MEMORY ? TW_ERR_CONNECTION_RESET : tw(status);
-}
-
-tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
-    Worker& worker = worker_of(ep.worker);
-    if (op == nullptr && request_p == nullptr) {
-        worker.peers().close(ep);
-        ep.forget_program();
-        return TW_OK;
-    }
-    Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
-    if (request == nullptr)
-        return TW_ERR_NO_RESOURCE;
-    request->done.flags = TW_DONE_FLUSH;
-    worker.peers().close(ep);
-    ep.forget_program();
-    worker.finish(*request, UCS_OK);
-    return worker.requests().answer(*request, op, request_p);
-}
-
 }  // namespace
 
 extern "C" {
@@ -480,48 +457,6 @@ tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const t
 tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
                          tw_request_h* request_p) {
     return receive_list(__func__, worker, iov, iovcnt, 0, 0, false, op, request_p);
-}
-
-tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) try {
-    TW_REFUSE_NULL(ep);
-    if (op != nullptr) {
-        const tw_status_t status =
-            check_op(__func__, endpoint_of(ep).worker.context(), *op, kAnyFlags);
-        if (status != TW_OK)
-            return status;
-    }
-    const Entry entry(endpoint_of(ep).worker);
-    const LeavesWork work(endpoint_of(ep).worker);
-    return endpoint_of(ep).flushes().call(RequestKind::kFlush, op, request_p);
-} catch (const std::bad_alloc&) {
-    return refuse_no_memory(__func__);
-}
-
-tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
-                        tw_request_h* request_p) try {
-    TW_REFUSE_NULL(handle);
-    Endpoint& ep = endpoint_of(handle);
-    if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags is 0x%x; expected TW_EP_CLOSE_FORCE or 0", flags);
-    if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, ep.worker.context(), *op, kAnyFlags);
-        if (status != TW_OK)
-            return status;
-    }
-    const Entry entry(ep.worker);
-    const LeavesWork work(ep.worker);
-    if ((flags & TW_EP_CLOSE_FORCE) == 0 && ep.close_failure() != UCS_OK)
-        return close_failed(worker_of(ep.worker), ep);
-    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
-        return close_at_once(ep, op, request_p);
-    if (ep.closing().is_closing())
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed already");
-    const tw_status_t status = ep.flushes().call(RequestKind::kClose, op, request_p);
-    if (ep.closing().is_closing() || !ep.closing().is_open())
-        ep.forget_program();
-    return status;
-} catch (const std::bad_alloc&) {
-    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_request_cancel(tw_request_h request) try {

@@ -37,6 +37,9 @@ struct LaneCalls {
     bool (*has_waiting)(const void* owner);
     bool (*is_free)(const void* owner);
     ucs_status_t (*flush)(void* owner);
+    ucs_status_t (*flush_sent)(void* owner, uct_completion_t* done);
+    bool (*has_operations)(const void* owner);
+    bool (*has_controls)(const void* owner);
     std::uint32_t (*connection)(const void* owner);
     void (*opened)(void* owner);
     void (*update_direct)(void* owner);
@@ -98,6 +101,15 @@ class LanePort {
     bool is_free() const { return calls_->is_free(owner_); }
     /// Asks the transport, with kReady, whether the peer's has all that the lane was given: UCS_OK.
     ucs_status_t flush() const { return calls_->flush(owner_); }
+    /// Asks the transport, with kReady, whether what the lane was given needs this process no
+    /// longer: UCS_OK. UCS_INPROGRESS: `done` follows, unless it is null.
+    ucs_status_t flush_sent(uct_completion_t* done) const {
+        return calls_->flush_sent(owner_, done);
+    }
+    /// Operations wait to be sent.
+    bool has_operations() const { return calls_->has_operations(owner_); }
+    /// Control messages wait to be sent.
+    bool has_controls() const { return calls_->has_controls(owner_); }
     /// The number by which the peer tells this connection from others.
     std::uint32_t connection() const { return calls_->connection(owner_); }
 

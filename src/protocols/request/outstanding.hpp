@@ -19,6 +19,13 @@ struct Outstanding : std::array<RequestList, kOperationLines> {
             number += stream.size();
         return number;
     }
+    /// As operations() == 0, in a few steps.
+    bool is_empty() const {
+        std::uintptr_t any = 0;
+        for (const RequestList& stream : *this)
+            any |= reinterpret_cast<std::uintptr_t>(stream.front());
+        return any == 0;
+    }
     /// Request::order of the earliest; UINT64_MAX: there is none.
     std::uint64_t earliest() const {
         std::uint64_t order = UINT64_MAX;

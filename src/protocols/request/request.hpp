@@ -129,6 +129,7 @@ struct alignas(4) RequestState {  // one word to write
     bool is_announced : 1 = false;      // a send: its placeholder is to follow
     bool wants_cancel : 1 = false;      // a send: its cancel is to follow the placeholder
     bool is_am : 1 = false;             // a send: an active message
+    bool is_sent_level : 1 = false;     // a flush or close: at TW_FLUSH_SENT
     Line line : 3 = Line::kMessages;    // where it is queued
     Line stream : 3 = Line::kMessages;  // an operation: the line from which it begins
 };

@@ -47,6 +47,12 @@ inline bool is_acked(const Request& request) {
     return (request.flags & kAckFlags) != 0 && request.rma->kind != RmaKind::kGet;
 }
 
+/// The program is told of its end when this process is needed no longer.
+inline bool is_tracked(const Request& request) {
+    return (request.flags & TW_OP_SENT_COMPLETE) != 0 && request.rma->kind != RmaKind::kGet &&
+           !is_acked(request);
+}
+
 class RmaOps {
   public:
     RmaOps() = default;

@@ -174,7 +174,8 @@ ucs_status_t RmaSender::advance(Request& request) {
         op.phase = RmaPhase::kAck;
     }
     if (op.phase == RmaPhase::kAck) {
-        const ucs_status_t status = is_acked(request) ? acknowledge(request) : UCS_OK;
+        const ucs_status_t status =
+            is_acked(request) || is_tracked(request) ? acknowledge(request) : UCS_OK;
         if (status != UCS_ERR_NO_RESOURCE)
             op.phase = RmaPhase::kEnd;
         return status;
@@ -202,10 +203,14 @@ ucs_status_t RmaSender::resume(Request& request) {
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
     to_.peer.lane.remove(request);
-    if (status != UCS_INPROGRESS)
+    if (status != UCS_INPROGRESS) {
         to_.worker.finish(request, status);
-    else if (request.transfer != nullptr)
-        begun(request);
+    } else {
+        if (request.transfer != nullptr)
+            begun(request);
+        if (to_.flushes.are_leaving())
+            to_.flushes.check();  // its data may have gone
+    }
     return UCS_OK;
 }
 
@@ -301,6 +306,7 @@ ucs_status_t RmaSender::put_pieces(Request& request, const LaneKey& key) {
     const auto& cap = to_.lane.rail().attr().cap.put;
     const std::size_t length = request.buffer.length;
     const std::uint64_t address = request.rma->address;
+    to_.flushes.note_put();
     while (request.offset < length) {
         std::size_t bytes = 0;
         const std::byte* at = request.buffer.piece(request.offset, &bytes);
@@ -512,17 +518,21 @@ ucs_status_t RmaSender::emulate(Request& request, const LaneKey& key) {
 
 ucs_status_t RmaSender::acknowledge(Request& request) {
     RmaOp& op = *request.rma;
-    if (op.by_messages)
+    const bool is_sent_enough = !is_acked(request);
+    if (op.by_messages && !is_sent_enough)
         return answer_of(op);
-    if (op.is_there || request.buffer.length == 0)
+    const bool has_moved_nothing = request.buffer.length == 0 && op.kind != RmaKind::kAtomic;
+    if (op.is_there || has_moved_nothing || (request.buffer.length == 0 && !is_sent_enough))
         return UCS_OK;
+    op.has_reply = op.has_reply || is_sent_enough;  // none is to come
     RmaPiece* piece = to_.ops.make_piece(request, *this);
     if (piece == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    const unsigned flags =
+    const unsigned remote =
         (to_.lane.rail().attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE) != 0
             ? unsigned{TAGWIRE_UCT_FLUSH_FLAG_REMOTE}
             : 0U;
+    const unsigned flags = is_sent_enough ? unsigned{TAGWIRE_UCT_FLUSH_FLAG_SENT} : remote;
     const ucs_status_t status = uct_ep_flush(to_.lane.ep, flags, piece);
     if (status != UCS_INPROGRESS)
         to_.ops.release_piece(*piece);

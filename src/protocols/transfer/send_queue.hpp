@@ -107,6 +107,8 @@ class SendQueue {
         return of(Line::kUrgent).size() + of(Line::kMessages).size() + of(Line::kDirect).size() +
                of(Line::kAsked).size();
     }
+    /// No one-sided operation waits, but puts with a notice.
+    bool has_no_one_sided() const { return of(Line::kDirect).empty() && of(Line::kAsked).empty(); }
     std::size_t controls() const { return controls_.size(); }
     /// A new message overtakes none.
     bool may_pass() const {

@@ -123,6 +123,8 @@ uct_ep_h SendQueue::drainable() const {
 }
 
 void SendQueue::drained() {
+    if (to_.flushes.are_leaving() && controls_.empty()) [[unlikely]]
+        to_.flushes.check_room();
     to_.peer.lane.update_direct();
 }
 

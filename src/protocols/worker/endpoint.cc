@@ -185,20 +185,23 @@ void Endpoint::disconnect() {
 }
 
 bool Endpoint::has_no_work() const {
+    return needs_no_peer() && flushes_.is_empty();
+}
+
+bool Endpoint::needs_no_peer() const {
     return outstanding_count(*this) == 0 && receiving.empty() && !queue_.has_operations() &&
-           flushes_.is_empty();
+           !flushes_.await_peer();
 }
 
 void Endpoint::fail(ucs_status_t status) {
     if (lane_.state == EpState::kFailed)
         return;
     // The transport may see that the peer has gone before this side acts upon its farewell. One
-    // that has closed may go once it has the answer to that. Its farewell is not waited for: it may
-    // be lost with what its transports had under way.
+    // that has closed may go once it has the answer to that, or behind its Bye. Its farewell is not
+    // waited for: it may be lost with what its transports had under way.
     if (closing_.farewell != UCS_OK && status != UCS_ERR_CANCELED)
         status = closing_.farewell;
-    else if (closing_.peer_may_go() && !closing_.is_open() && has_no_work() &&
-             status != UCS_ERR_CANCELED)
+    else if (closing_.may_be_left() && needs_no_peer() && status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
     const Walk walk(worker.attention());
     lane_.failure = status;

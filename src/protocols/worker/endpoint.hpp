@@ -62,6 +62,8 @@ struct DirectPath {
     std::size_t unlocked_end = 0;  // the same where calls take no lock; else 0
     std::size_t short_data_max = 0;
     bool is_open = false;  // what `end` depends on but for the lane
+    // `unlocked_end` is not 0, and messages need this process no longer when the lane has them.
+    bool lets_go = false;
 };
 
 class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
@@ -113,6 +115,11 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// As try_send_at_once(), of a message that asks for nothing (is_plain_send()) and is longer
     /// than a short one; in a few steps, over lanes with nothing to do behind it.
     bool try_send_plain(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
+    /// Nothing is under way that a flush at TW_FLUSH_SENT would wait for. False: its call tells.
+    bool has_all_left() const {
+        return direct_.lets_go && queue_.has_no_one_sided() && outstanding.is_empty() &&
+               flushes_.is_idle();
+    }
     tw_status_t send(const Outgoing& message);
     /// A message that takes no fast path: it has ended, is outstanding, or waits. nullptr: there is
     /// no room for its request.
@@ -129,8 +136,9 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// `only_connections`: none of them leads to an interface.
     void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
     void cancel(Request& request);
-    /// One of its requests has ended: what waited for that may go on.
-    void request_ended();
+    /// One of its requests has ended, or needs this process no longer: what waited for that may go
+    /// on. nullptr: any of them.
+    void request_ended(const Request* ended = nullptr);
     /// Something has changed that the fast path depends on.
     void update_direct();
     /// The program sends, or begins a one-sided operation: in each call that takes no fast path,
@@ -184,6 +192,8 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     bool is_paused() const { return lane_.is_paused; }
     /// No operation of a program is under way.
     bool has_no_work() const;
+    /// No operation but flushes at TW_FLUSH_SENT is under way.
+    bool needs_no_peer() const;
     /// Nothing of either side is on its way.
     bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
     /// For people.

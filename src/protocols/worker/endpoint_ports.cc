@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ports of an endpoint, by which its parts reach it.
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <utility>
@@ -44,6 +45,12 @@ constinit const LaneCalls Endpoint::kLaneCalls{
         [](void* ep) {
             return uct_ep_flush(as_endpoint(ep).lane_.ep, UCT_FLUSH_FLAG_LOCAL, nullptr);
         },
+    .flush_sent =
+        [](void* ep, uct_completion_t* done) {
+            return uct_ep_flush(as_endpoint(ep).lane_.ep, TAGWIRE_UCT_FLUSH_FLAG_SENT, done);
+        },
+    .has_operations = [](const void* ep) { return as_endpoint(ep).queue_.has_operations(); },
+    .has_controls = [](const void* ep) { return as_endpoint(ep).queue_.controls() > 0; },
     .connection = [](const void* ep) { return as_endpoint(ep).connector_.number(); },
     .opened = [](void* ep) { as_endpoint(ep).opened(); },
     .update_direct = [](void* ep) { as_endpoint(ep).update_direct(); },
@@ -127,9 +134,9 @@ constinit const PeerCalls Endpoint::kPeerCalls{
                 contexts->release();
         },
     .flush_contexts =
-        [](void* ep, bool closes) {
+        [](void* ep, bool closes, tw_flush_level_t level) {
             TxParts* contexts = as_endpoint(ep).tx.contexts;
-            return contexts == nullptr ? TW_OK : contexts->flush(closes);
+            return contexts == nullptr ? TW_OK : contexts->flush(closes, level);
         },
     .awaits_contexts =
         [](const void* ep) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sending of an endpoint: plain messages that fit one buffer, at once; requests for all others,
 // which the parts send.
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <algorithm>
@@ -200,6 +201,8 @@ void Endpoint::update_direct() {
     if (worker.is_multi)
         return;
     direct_.unlocked_end = end;
+    direct_.lets_go =
+        end != 0 && (lane_.over->attr().cap.flags & TAGWIRE_UCT_IFACE_FLAG_SENT_AT_ONCE) != 0;
     const bool is_free = hold.has_sent && lane_.state == EpState::kReady && !gathers(*lane_.over) &&
                          queue_.may_pass_directly() && !closing_.is_closing() &&
                          !closing_.has_asked() && lane_.over->can_get() && lane_.over->can_put();
@@ -224,11 +227,11 @@ void Endpoint::begin_sending() {
     update_direct();
 }
 
-void Endpoint::request_ended() {
+void Endpoint::request_ended(const Request* ended) {
     if (lane_.state == EpState::kFailed)
         return;
     if (!flushes_.is_empty())
-        flushes_.check();
+        flushes_.check(ended);
     if (queue_.has_operations())
         queue_.run();
 }

@@ -105,8 +105,10 @@ constinit const TxCalls EpTxContexts::kCalls{
     .begin = [](TxParts& parts) { static_cast<EpTxContexts&>(parts).begin_all(); },
     .fail = [](TxParts& parts,
                ucs_status_t status) { static_cast<EpTxContexts&>(parts).fail_all(status); },
-    .flush = [](TxParts& parts,
-                bool closes) { return static_cast<EpTxContexts&>(parts).flush_all(closes); },
+    .flush =
+        [](TxParts& parts, bool closes, tw_flush_level_t level) {
+            return static_cast<EpTxContexts&>(parts).flush_all(closes, level);
+        },
     .release = [](TxParts& parts) { static_cast<EpTxContexts&>(parts).release_all(); },
 };
 
@@ -153,7 +155,7 @@ void EpTxContexts::fail_all(ucs_status_t status) {
     }
 }
 
-tw_status_t EpTxContexts::flush_all(bool closes) {
+tw_status_t EpTxContexts::flush_all(bool closes, tw_flush_level_t level) {
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
         if (part.ep == nullptr || !part.ep->closing().is_open() || part.ep->closing().is_closing())
@@ -167,7 +169,7 @@ tw_status_t EpTxContexts::flush_all(bool closes) {
         how.complete = flushed;
         how.context = this;
         const RequestKind kind = closes ? RequestKind::kClose : RequestKind::kFlush;
-        const tw_status_t status = part.ep->flushes().call(kind, &how, nullptr);
+        const tw_status_t status = part.ep->flushes().call(kind, level, &how, nullptr);
         if (status == TW_ERR_NO_RESOURCE)
             return status;
         if (status == TW_INPROGRESS)

@@ -38,7 +38,7 @@ struct TxPart {
 struct TxCalls {
     void (*begin)(TxParts& parts);
     void (*fail)(TxParts& parts, ucs_status_t status);
-    tw_status_t (*flush)(TxParts& parts, bool closes);
+    tw_status_t (*flush)(TxParts& parts, bool closes, tw_flush_level_t level);
     void (*release)(TxParts& parts);
 };
 
@@ -58,7 +58,9 @@ class TxParts {
     /// The front has failed: fails each context.
     void fail(ucs_status_t status) { calls_.fail(*this, status); }
     /// Begins to flush, or to close all. TW_ERR_NO_RESOURCE: to be called again.
-    tw_status_t flush(bool closes) { return calls_.flush(*this, closes); }
+    tw_status_t flush(bool closes, tw_flush_level_t level) {
+        return calls_.flush(*this, closes, level);
+    }
     /// Some of what flush() has begun has not ended.
     bool awaits_ends() const { return ends_ > 0; }
     /// The front goes: those that are open are closed by force, and this goes as soon as nothing is

@@ -109,6 +109,11 @@ RequestPort request_port_of(WorkerCore& worker, Attention& attention) {
             .transmitted =
                 [](void* owner, Request& request, ucs_status_t status) {
                     const ucs_status_t failure = request.ep->failure();
+                    if (request.is_sent_level) {
+                        if (failure == UCS_OK)  // else fail() ends it
+                            request.ep->flushes().on_transmitted(request, status);
+                        return;
+                    }
                     as_core(owner).finish(request, failure != UCS_OK ? failure : status);
                 },
             .end_rma = [](void* owner, Request& request) { as_core(owner).rma_ops.end(request); },
@@ -215,7 +220,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     if (parent != nullptr && --parent->children == 0 && parent->closing != UCS_INPROGRESS)
         finish(*parent, parent->closing);
     if (was_outstanding && was_sent)
-        ep->request_ended();
+        ep->request_ended(&request);
 }
 
 void WorkerCore::tell_rma(Endpoint& from, tw_completion_t done, bool is_counted) {

@@ -16,7 +16,7 @@ TEST_F(MsgAm, a_flush_ends_when_all_handlers_have_run) {
         }
     }
     const tw_op_t how = op(&flushed);
-    ASSERT_EQ(tw_ep_flush(from().to(to()), &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(from().to(to()), TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(from(), &flushed).status, TW_OK);
     EXPECT_EQ(inbox.seen.size(), sent.size());
     for (std::size_t i = 0; i < sent.size(); ++i)
@@ -83,7 +83,7 @@ TEST_F(MsgAm, what_was_kept_outlives_its_sender_but_for_data_that_is_still_there
         begin(from(), to(), pattern(30, 1), sent.back(), &mark);
     }
     run_until([&] { return inbox.has(std::size(kAmKinds)); });
-    ASSERT_EQ(tw_ep_close(from().to(to()), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(from().to(to()), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     for (std::size_t i = 0; i < sent.size(); ++i)
         EXPECT_EQ(end_of(from(), &mark).status, inbox.seen[i].is_rndv ? TW_ERR_CANCELED : TW_OK);
     run_until([&] {
@@ -115,7 +115,7 @@ TEST_F(MsgAm, a_handler_may_close_by_force) {
             tw_ep_h ep = to().to(from());
             const auto close = [&](const tw_am_t& am) {
                 EXPECT_EQ(am.ep, ep);
-                EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+                EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
                 tw_message_h message = nullptr;
                 if (act != Act::kKeep) {
                     EXPECT_NE(tw_am_keep(const_cast<tw_am_t*>(&am), &message), TW_OK);
@@ -180,14 +180,14 @@ TEST_F(MsgAm, each_operation_ends_once_in_whatever_phase_an_endpoint_is_closed_b
             from().progress();
             to().progress();
         }
-        ASSERT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        ASSERT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         run_until([&] { return from().done.size() >= std::size(kLengths); });
         run_some();
         // A transport that is full cannot tell the receiver, which gives up by itself then.
         tw_ep_h other = nullptr;
         if (counting.ends < counting.buffers.size() &&
             tw_ep_create_to(to().worker(), from().id(), nullptr, &other) == TW_OK) {
-            EXPECT_EQ(tw_ep_close(other, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(other, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         }
         run_until([&] { return counting.ends == counting.buffers.size(); });
         EXPECT_EQ(from().done.size(), std::size(kLengths)) << round;

@@ -184,7 +184,7 @@ TEST_F(MsgAmUrgent, a_flush_is_behind_those_before_it_although_messages_are_paus
         ASSERT_EQ(try_send(data, TW_OP_URGENT, &mark), TW_INPROGRESS);
     int flushed = 0;
     const tw_op_t how = op(&flushed);
-    ASSERT_EQ(tw_ep_flush(from().to(to()), &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(from().to(to()), TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(from(), &flushed).status, TW_OK);
     EXPECT_EQ(urgent.seen.size(), std::size(marks));
 }
@@ -206,7 +206,7 @@ TEST_F(MsgAmUrgent, one_that_waits_can_be_cancelled_and_ends_with_its_endpoint) 
     }
     EXPECT_EQ(tw_request_cancel(last), TW_OK);
     EXPECT_EQ(end_of(from(), &marks[count - 1]).status, TW_ERR_CANCELED);
-    EXPECT_GE(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_GE(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     for (std::size_t i = 0; i + 1 < count; ++i)
         end_of(from(), &marks[i]);
 }
@@ -215,8 +215,8 @@ TEST_F(MsgAmUrgent, what_cannot_be_urgent_is_refused) {
     int mark = 0;
     EXPECT_EQ(try_send(pattern(TW_AM_URGENT_MAX + 1, 1), TW_OP_URGENT, &mark),
               TW_ERR_EXCEEDS_LIMIT);
-    for (const std::uint32_t level :
-         {TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE})
+    for (const std::uint32_t level : {TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE,
+                                      TW_OP_MATCH_COMPLETE, TW_OP_SENT_COMPLETE})
         EXPECT_EQ(try_send({}, TW_OP_URGENT | level, &mark), TW_ERR_INVALID_PARAM);
     const tw_op_t how = op(&mark, TW_OP_URGENT);
     EXPECT_EQ(tw_tag_send(from().to(to()), nullptr, 0, 1, &how, nullptr), TW_ERR_INVALID_PARAM);

@@ -48,7 +48,7 @@ TEST_F(MsgAnew, a_late_answer_to_an_endpoint_that_was_closed_does_not_end_the_ne
                 a.progress();
             for (int i = 0; i < kLooks; ++i)
                 b.progress();
-            EXPECT_EQ(tw_ep_close(early, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(early, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
             if (peer_opens)
                 b.to(a);
             if (is_opened_at_once)
@@ -81,7 +81,8 @@ TEST_F(MsgAnew, connections_come_to_rest_whenever_they_are_closed_and_made_anew)
             if (ep == nullptr)
                 open(at, other);
             else if (below(2) == 0)
-                tw_ep_close(ep, below(3) == 0 ? 0 : TW_EP_CLOSE_FORCE, nullptr, nullptr);
+                tw_ep_close(ep, below(3) == 0 ? TW_FLUSH_DELIVERED : TW_CLOSE_FORCE, nullptr,
+                            nullptr);
             for (const unsigned calls : {1U, 30U, 3000U})
                 if (below(3) == 0)
                     for (unsigned i = 0; i < calls; ++i)
@@ -91,7 +92,7 @@ TEST_F(MsgAnew, connections_come_to_rest_whenever_they_are_closed_and_made_anew)
         for (Node* at : nodes) {
             Node& other = at == nodes[0] ? *nodes[1] : *nodes[0];
             if (const tw_ep_h ep = tw_ep_find(at->worker(), other.id()))
-                tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+                tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
         }
         run_some();
         const Bytes data = pattern(30, seed);

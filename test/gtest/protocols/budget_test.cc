@@ -103,7 +103,7 @@ TEST_F(MsgBudget, messages_of_peers_that_are_gone_count) {
         }
         // It closes in order, or is gone.
         if (i % 2 == 0) {
-            tw_ep_close(peer.to(self), 0, nullptr, nullptr);
+            tw_ep_close(peer.to(self), TW_FLUSH_DELIVERED, nullptr, nullptr);
             run_some();
         }
         forget_last_node();

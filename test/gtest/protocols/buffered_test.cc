@@ -154,7 +154,7 @@ TEST_F(MsgBuffered, what_its_sender_takes_along_ends_with_an_error) {
     const tw_completion_t done = end_of(b, &shown);
     expect_start(done, data);
     post(b, &waiting, 9, b.to(a));
-    ASSERT_EQ(tw_ep_close(b.to(a), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(b.to(a), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     EXPECT_EQ(end_of(b, &waiting).status, TW_ERR_CANCELED);
     Bytes received(data.size());
     tw_completion_t end{};
@@ -177,7 +177,7 @@ TEST_F(MsgBuffered, a_forced_close_ends_a_receive_whose_data_is_on_its_way) {
     post(b, &shown, 8);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 8, &how, nullptr), TW_INPROGRESS);
     run_until([&] { return b.counter("rx_rndv") > 0; });
-    ASSERT_EQ(tw_ep_close(b.to(a), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(b.to(a), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     const tw_completion_t done = end_of(b, &shown);
     if (done.status == TW_OK) {
         expect_start(done, data);

@@ -204,7 +204,7 @@ TEST_F(MsgCache, an_operation_that_fails_takes_its_registration_along) {
     ASSERT_EQ(tw_tag_send(node(0).to(node(1)), data.data(), kBytes, 2, nullptr, nullptr),
               TW_INPROGRESS);
     run_some();
-    EXPECT_EQ(tw_ep_close(node(0).to(node(1)), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(node(0).to(node(1)), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     pass(data, received);
     EXPECT_EQ(made(), 2U);
 }

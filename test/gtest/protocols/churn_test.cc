@@ -76,7 +76,7 @@ class MsgChurn : private Settings, public MsgTest {
             self.progress();
             peer.progress();
         }
-        const unsigned how = is_in_order ? 0 : unsigned{TW_EP_CLOSE_FORCE};
+        const tw_flush_level_t how = is_in_order ? TW_FLUSH_DELIVERED : TW_CLOSE_FORCE;
         if (number % 3 != 2) {
             EXPECT_GE(tw_ep_close(peer.to(self), how, nullptr, nullptr), TW_OK);
         }

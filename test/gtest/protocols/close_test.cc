@@ -20,7 +20,7 @@ TEST_F(MsgClose, a_close_that_could_not_flush_tells_why) {
     ASSERT_GE(tw_tag_send(a.to(b), "x", 1, 2, nullptr, nullptr), TW_OK);
     int closed = 0;
     const tw_op_t how = op(&closed);
-    ASSERT_EQ(tw_ep_close(a.to(b), 0, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_close(a.to(b), TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     b.destroy();
     EXPECT_LT(end_of(a, &closed).status, TW_OK);
     EXPECT_TRUE(a.failures.empty()) << "the program has no endpoint any more";
@@ -45,7 +45,8 @@ TEST_F(MsgClose, a_close_behind_a_failure_tells_it_if_something_was_sent) {
         run([&] { return !a.events.empty() && !b->events.empty(); });
         b->destroy();
         run([&] { return !a.failures.empty(); });
-        EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), sends ? a.failures[0].second : TW_OK);
+        EXPECT_EQ(tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr),
+                  sends ? a.failures[0].second : TW_OK);
     }
 }
 
@@ -70,7 +71,7 @@ TEST_F(MsgClose, closes_of_both_sides_leave_no_endpoint_and_no_warning) {
             int closed = 0;
             const tw_op_t how = op(&closed);
             const tw_ep_h ep = node == &a ? a.to(b) : b.to(a);
-            ASSERT_EQ(tw_ep_close(ep, 0, &how, nullptr), TW_INPROGRESS);
+            ASSERT_EQ(tw_ep_close(ep, TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
             EXPECT_EQ(end_of(*node, &closed).status, TW_OK);
         }
         run_until([&] { return endpoints_of(a) == 0 && endpoints_of(b) == 0; });

@@ -215,9 +215,11 @@ TEST_F(MsgCq, flushes_and_closes_end_in_the_queue) {
     connect();
     int flush = 0, close = 0;
     const tw_op_t flushing = to(cq, &flush), closing = to(cq, &close);
-    ASSERT_EQ(tw_ep_flush(node(0).to(node(1)), &flushing, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(node(0).to(node(1)), TW_FLUSH_DELIVERED, &flushing, nullptr),
+              TW_INPROGRESS);
     EXPECT_EQ(next_of(cq).context, &flush);
-    ASSERT_EQ(tw_ep_close(node(0).to(node(1)), 0, &closing, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_close(node(0).to(node(1)), TW_FLUSH_DELIVERED, &closing, nullptr),
+              TW_INPROGRESS);
     EXPECT_EQ(next_of(cq).context, &close);
 }
 
@@ -295,7 +297,7 @@ TEST_F(MsgCq, a_worker_that_goes_leaves_the_queue_free) {
               TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(node(1).to(node(0)), data.data(), data.size(), 9, &how, nullptr),
               TW_INPROGRESS);
-    ASSERT_EQ(tw_ep_flush(node(1).to(node(0)), &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(node(1).to(node(0)), TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     run_some();
     node(1).destroy();
     EXPECT_EQ(count_of(cq), 2U);

@@ -301,7 +301,7 @@ void CrowdedRank::take_failures() {
         for_each_slot(peer, [](const Slot& slot) {
             EXPECT_FALSE(slot.is_used) << "an operation has no end, and its endpoint has failed";
         });
-        EXPECT_EQ(tw_ep_close(peer.ep, 0, nullptr, nullptr), status);
+        EXPECT_EQ(tw_ep_close(peer.ep, TW_FLUSH_DELIVERED, nullptr, nullptr), status);
     }
 }
 
@@ -423,7 +423,8 @@ void CrowdedRank::close() {
         how.flags = TW_OP_COMPLETION;
         how.context = &peer;
         tw_status_t status = TW_ERR_NO_RESOURCE;
-        while ((status = tw_ep_close(peer.ep, 0, &how, nullptr)) == TW_ERR_NO_RESOURCE)
+        while ((status = tw_ep_close(peer.ep, TW_FLUSH_DELIVERED, &how, nullptr)) ==
+               TW_ERR_NO_RESOURCE)
             tw_worker_progress(node_->worker());
         EXPECT_EQ(status, TW_INPROGRESS);
         ++open;

@@ -14,7 +14,7 @@ class MsgEnds : public MsgTest {
     tw_completion_t flush(Node& at, tw_ep_h ep) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        const tw_status_t status = tw_ep_flush(ep, &how, nullptr);
+        const tw_status_t status = tw_ep_flush(ep, TW_FLUSH_DELIVERED, &how, nullptr);
         if (status == TW_OK)
             return {};
         EXPECT_EQ(status, TW_INPROGRESS);
@@ -23,7 +23,7 @@ class MsgEnds : public MsgTest {
     void close(Node& at, tw_ep_h ep) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS) {
+        if (tw_ep_close(ep, TW_FLUSH_DELIVERED, &how, nullptr) == TW_INPROGRESS) {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
         }
     }
@@ -50,7 +50,7 @@ TEST_F(MsgEnds, a_flush_waits_for_a_rendezvous) {
     int sent = 0, flushed = 0;
     const tw_op_t how = op(&sent), flush_op = op(&flushed);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
-    ASSERT_EQ(tw_ep_flush(a.to(b), &flush_op, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(a.to(b), TW_FLUSH_DELIVERED, &flush_op, nullptr), TW_INPROGRESS);
     run_some();
     EXPECT_TRUE(a.done.empty());
     expect_message(b, data, 1);
@@ -108,7 +108,7 @@ TEST_F(MsgEnds, a_receive_that_is_posted_when_an_endpoint_fails_waits_for_the_ne
     Stubborn first{a, b}, second{a, b};
     first.post();
     second.post();
-    ASSERT_EQ(tw_ep_close(b.to(a), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(b.to(a), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run_until([&] { return first.ends > 0 && second.ends > 0; });
     run_some();
     EXPECT_EQ(first.ends, 1U);
@@ -197,14 +197,14 @@ TEST_F(MsgEnds, an_endpoint_that_went_before_its_peer_had_answered_can_be_made_a
         const tw_ep_h early = a.to(b);
         for (int i = 0; i < kLooks; ++i)
             b.progress();
-        EXPECT_EQ(tw_ep_close(early, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(early, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         // The answer comes when nobody wants it any more; the peer has not heard of that.
         for (int i = 0; i < kLooks; ++i)
             a.progress();
         const Bytes data = pattern(30, round);
         send(a, b, data, round);
         expect_message(b, data, round);
-        EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         run_some();
     }
     EXPECT_TRUE(a.failures.empty());
@@ -227,7 +227,7 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     const tw_op_t receive = op(&got);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
     run_some();
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     std::ranges::fill(data, std::byte{0xee});
     // The peer has not heard of it.
     ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), received.size(), 1, 0, &receive, nullptr),
@@ -276,7 +276,7 @@ TEST_F(MsgEnds, what_a_forced_close_gave_back_is_not_written) {
             step();
         for (int i = 0; i < steps; ++i)
             step();
-        EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         while (a.done.size() < kReads)
             a.progress();
         for (Bytes& buffer : buffers)
@@ -323,7 +323,7 @@ TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     ASSERT_EQ(a.failures.size(), 1U);
     EXPECT_EQ(a.failures[0].first, dead);
     EXPECT_LT(tw_tag_send(dead, data.data(), 1, 1, nullptr, nullptr), TW_OK);
-    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), a.failures[0].second);
+    EXPECT_EQ(tw_ep_close(dead, TW_FLUSH_DELIVERED, nullptr, nullptr), a.failures[0].second);
     const tw_op_t from_any = op(&early);
     ASSERT_EQ(tw_tag_recv(a.worker(), first.data(), 10, 3, 0, &from_any, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(a, &early).status, TW_OK);
@@ -476,8 +476,8 @@ TEST_F(MsgEnds, an_endpoint_is_made_anew_where_a_close_that_failed_is_told) {
     how.context = &reopening;
     how.complete = Reopening::ended;
     ASSERT_GE(tw_tag_send(b.to(a), pattern(300000, 1).data(), 300000, 2, nullptr, nullptr), TW_OK);
-    ASSERT_EQ(tw_ep_close(b.to(a), 0, &how, nullptr), TW_INPROGRESS);
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(b.to(a), TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     send(a, b, {}, 3);
     expect_message(b, {}, 3);
     run_until([&] { return reopening.ep != nullptr; });
@@ -490,7 +490,7 @@ TEST_F(MsgEnds, a_close_that_is_over_at_once_is_told_as_any_other) {
     Node& b = node(1);
     int closed = 0;
     const tw_op_t how = op(&closed);
-    ASSERT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, &how, nullptr), TW_INPROGRESS);
     const tw_completion_t done = end_of(a, &closed);
     EXPECT_EQ(done.status, TW_OK);
     EXPECT_EQ(done.flags, unsigned{TW_DONE_FLUSH});
@@ -498,7 +498,7 @@ TEST_F(MsgEnds, a_close_that_is_over_at_once_is_told_as_any_other) {
     tw_op_t quiet{};
     quiet.context = &closed;
     quiet.done = &told;
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, &quiet, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, &quiet, nullptr), TW_OK);
     EXPECT_EQ(told.context, &closed);
 }
 
@@ -507,11 +507,13 @@ TEST_F(MsgEnds, a_close_takes_no_flags_of_messages) {
     const tw_ep_h ep = a.to(node(1));
     tw_op_t wrong{};
     wrong.flags = TW_OP_INJECT;
-    EXPECT_EQ(tw_ep_close(ep, 0, &wrong, nullptr), TW_ERR_INVALID_PARAM);
-    EXPECT_EQ(tw_ep_close(ep, 2, nullptr, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_ep_close(ep, TW_FLUSH_DELIVERED, &wrong, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_ep_close(ep, static_cast<tw_flush_level_t>(3), nullptr, nullptr),
+              TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_ep_flush(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_ERR_INVALID_PARAM);
     int closed = 0;
     const tw_op_t how = op(&closed);
-    ASSERT_EQ(tw_ep_close(ep, 0, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_close(ep, TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     EXPECT_EQ(end_of(a, &closed).status, TW_OK);
 }
 

@@ -151,7 +151,7 @@ TEST_F(MsgFlags, what_nobody_asked_for_is_reported_only_if_it_fails) {
     EXPECT_TRUE(a.done.empty());
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), kRndv, 5, nullptr, nullptr), TW_INPROGRESS);
     run_some();
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     a.progress();
     ASSERT_EQ(a.done.size(), 1U);
     EXPECT_EQ(a.done[0].status, TW_ERR_CANCELED);

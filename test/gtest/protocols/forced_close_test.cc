@@ -54,10 +54,10 @@ TEST_F(MsgForcedClose, a_forced_close_ends_everything_at_once) {
     ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &match, nullptr), TW_INPROGRESS);
-    ASSERT_EQ(tw_ep_flush(a.to(b), &flush_op, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(a.to(b), TW_FLUSH_DELIVERED, &flush_op, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &last, nullptr), TW_INPROGRESS);
     run_some();
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     a.progress();
     for (const void* mark : {&sent, &matched, &flushed, &directed, &after}) {
         const auto found = std::ranges::find_if(
@@ -76,7 +76,7 @@ TEST_F(MsgForcedClose, the_peer_of_a_forced_close_hears_of_it_without_speaking) 
     Node& a = node(0);
     Node& b = node(1);
     ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     expect_reset(b);
 }
 
@@ -94,7 +94,7 @@ TEST_F(MsgForcedClose, a_receive_that_finds_the_data_taken_back_says_nothing_of_
     run_until([&] {
         return tw_tag_recv(b.worker(), nullptr, 0, 1, 0, &peek, nullptr) != TW_ERR_NO_MESSAGE;
     });
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     Bytes buffer(data.size());
     const tw_status_t status =
         tw_tag_recv(b.worker(), buffer.data(), buffer.size(), 1, 0, &receive, nullptr);
@@ -108,7 +108,7 @@ TEST_F(MsgForcedClose, the_peer_of_a_close_that_the_lane_had_no_room_for_hears_o
     Node& b = node(1);
     ASSERT_NO_FATAL_FAILURE(connect_and_receive(a, b));
     ASSERT_EQ(fill_lane(a, b), TW_INPROGRESS);
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     expect_reset(b);
     const Bytes again = pattern(30, 2);
     send(a, b, again, 2);
@@ -163,7 +163,7 @@ TEST_F(MsgLastWords, of_a_worker_that_goes_are_heard) {
 TEST_F(MsgLastWords, of_a_forced_close_are_heard) {
     expect_each(
         [](Node& a, Node& b) {
-            EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         },
         TW_ERR_CONNECTION_RESET);
 }
@@ -181,7 +181,7 @@ TEST_F(MsgLastWords, of_a_close_are_heard_and_so_is_all_before) {
                 tw_tag_send(a.to(b), data.data(), data.size(), round, nullptr, nullptr);
             ASSERT_TRUE(sent == TW_OK || sent == TW_INPROGRESS) << tw_status_string(sent);
         }
-        const tw_status_t status = tw_ep_close(a.to(b), 0, &how, nullptr);
+        const tw_status_t status = tw_ep_close(a.to(b), TW_FLUSH_DELIVERED, &how, nullptr);
         ASSERT_TRUE(status == TW_OK || status == TW_INPROGRESS) << tw_status_string(status);
         if (status == TW_INPROGRESS) {
             EXPECT_EQ(end_of(a, &closed).status, TW_OK);

@@ -109,7 +109,7 @@ TEST_F(MsgImpostor, a_connection_may_have_the_name_of_one_that_is_over) {
     ASSERT_NO_FATAL_FAILURE(greet());
     impostor_.control(victim(), proto::Reset{0, 0, 1});
     ASSERT_TRUE(impostor_.run_until(victim(), [&] { return !victim().failures.empty(); }));
-    ASSERT_EQ(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(ep_, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     impostor_.run(victim());
     ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
     EXPECT_NE(impostor_.name(), 0U);
@@ -174,7 +174,7 @@ class MsgImpostorAbove : public MsgImpostor {
 TEST_F(MsgImpostorAbove, a_peer_that_cannot_leave_yet_is_asked_again) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);
-    ASSERT_EQ(tw_ep_close(ep_, 0, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_close(ep_, TW_FLUSH_DELIVERED, &how, nullptr), TW_INPROGRESS);
     impostor_.control(victim(), proto::Flushed{heard<proto::Flush>().flush_id});
     expect_end(TW_OK);
     heard<proto::Bye>();
@@ -464,7 +464,7 @@ TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);
     ASSERT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, nullptr, nullptr), TW_OK);
-    ASSERT_EQ(tw_ep_flush(ep_, &how, &request_), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(ep_, TW_FLUSH_DELIVERED, &how, &request_), TW_INPROGRESS);
     const std::uint32_t id = heard<proto::Flush>().flush_id;
     expect_garbage(proto::Ack{id});
     expect_garbage(proto::Ats{id, UCS_OK});

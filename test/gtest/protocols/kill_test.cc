@@ -57,7 +57,7 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     directed.source = ep;
     ASSERT_EQ(tw_tag_send(ep, data.data(), kLong, 5, &rndv, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &match, nullptr), TW_INPROGRESS);
-    ASSERT_EQ(tw_ep_flush(ep, &flush, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(ep, TW_FLUSH_DELIVERED, &flush, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &fence, nullptr), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 6, 0, &directed, nullptr),
               TW_INPROGRESS);
@@ -75,7 +75,7 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
         EXPECT_LT(found->status, TW_OK) << i;
     }
     EXPECT_EQ(node.failures.size(), 1U);
-    EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), node.failures[0].second);
+    EXPECT_EQ(tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr), node.failures[0].second);
 
     // A message that had come in full is still there; one that had come in part is not.
     node.done.clear();
@@ -171,7 +171,7 @@ TEST_F(MsgKill, active_messages_of_a_killed_peer_stay_and_those_to_it_end) {
         EXPECT_TRUE(message.is_rndv || received == pattern(message.length, 1));
     }
     EXPECT_NE(node.description().find("unexpected: 0 messages in 0 bytes"), std::string::npos);
-    EXPECT_LT(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
+    EXPECT_LT(tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr), TW_OK);
 }
 
 TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
@@ -340,7 +340,7 @@ TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) 
             node.progress();
         EXPECT_EQ(told.failed_in, std::vector<std::string>{"progress"});
         EXPECT_EQ(told.ended_before, std::vector<int>{2});
-        EXPECT_LT(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
+        EXPECT_LT(tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr), TW_OK);
     }
     tw_context_destroy(context);
 }

@@ -287,7 +287,7 @@ TEST_F(MsgLent, a_forced_close_ends_what_was_lent) {
     Bytes data = pattern(kLentLength, 8);
     int sent = 0, got = 0;
     send_unexpected(node(0), node(1), data, 5, op(&sent));
-    EXPECT_EQ(TW_OK, tw_ep_close(node(0).to(node(1)), TW_EP_CLOSE_FORCE, nullptr, nullptr));
+    EXPECT_EQ(TW_OK, tw_ep_close(node(0).to(node(1)), TW_CLOSE_FORCE, nullptr, nullptr));
     std::ranges::fill(data, std::byte{0xaa});
     Bytes received(data.size());
     const tw_op_t at = op(&got);

@@ -15,13 +15,13 @@ TEST_F(MsgListenAgain, a_second_endpoint_to_a_worker_is_refused) {
     run_until([&] { return again.is_over(); });
     EXPECT_EQ(server_.status, TW_ERR_ALREADY_EXISTS);
     EXPECT_EQ(again.status, TW_ERR_ALREADY_EXISTS);
-    EXPECT_EQ(tw_ep_close(server_.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-    EXPECT_EQ(tw_ep_close(client_.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(server_.ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(client_.ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     expect_served();
 }
 
 TEST_F(MsgListenAgain, a_client_that_has_closed_comes_back_in_its_old_place) {
-    for (const unsigned how : {0U, unsigned{TW_EP_CLOSE_FORCE}}) {
+    for (const tw_flush_level_t how : {TW_FLUSH_DELIVERED, TW_CLOSE_FORCE}) {
         for (const bool server_sends : {false, true}) {
             destroy_nodes();
             server_ = {};
@@ -53,7 +53,7 @@ TEST_F(MsgListenAgain, a_client_that_has_closed_comes_back_in_its_old_place) {
                 EXPECT_EQ(at().failures.back().second,
                           how == 0 ? TW_ERR_NOT_CONNECTED : TW_ERR_CONNECTION_RESET);
                 EXPECT_NE(server_.ep, old);
-                EXPECT_EQ(tw_ep_close(old, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+                EXPECT_EQ(tw_ep_close(old, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
                 ASSERT_GE(tw_tag_send(client_.ep, data.data(), data.size(), 3, nullptr, nullptr),
                           TW_OK);
                 expect_message(at(), data, 3);
@@ -75,9 +75,10 @@ TEST_F(MsgListenAgain, a_client_comes_back_when_the_server_has_closed_too) {
     for (int times = 0; times < 3; ++times) {
         int closed = 0, closed_there = 0;
         const tw_op_t closing = op(&closed), closing_there = op(&closed_there);
-        const bool is_under_way = tw_ep_close(client_.ep, 0, &closing, nullptr) == TW_INPROGRESS;
+        const bool is_under_way =
+            tw_ep_close(client_.ep, TW_FLUSH_DELIVERED, &closing, nullptr) == TW_INPROGRESS;
         const bool is_under_way_there =
-            tw_ep_close(server_.ep, 0, &closing_there, nullptr) == TW_INPROGRESS;
+            tw_ep_close(server_.ep, TW_FLUSH_DELIVERED, &closing_there, nullptr) == TW_INPROGRESS;
         if (is_under_way) {
             EXPECT_EQ(end_of(from(), &closed).status, TW_OK);
         }

@@ -378,13 +378,13 @@ TEST_F(MsgListenPlaces, one_that_is_connected_and_ends_at_once_is_heard_with_its
         const tw_ep_h ep = std::exchange(server_.ep, nullptr);
         ASSERT_NE(ep, nullptr);
         if (round % 2 == 0)
-            static_cast<void>(tw_ep_close(client.ep, 0, nullptr, nullptr));
+            static_cast<void>(tw_ep_close(client.ep, TW_FLUSH_DELIVERED, nullptr, nullptr));
         const std::size_t before = at().failures.size();
         breath.reset();
         run_until([&] { return at().failures.size() > before; });
         EXPECT_EQ(at().failures.back().first, ep);
         EXPECT_NE(at().failures.back().second, TW_OK);
-        EXPECT_NE(tw_ep_close(ep, 0, nullptr, nullptr), TW_INPROGRESS);
+        EXPECT_NE(tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr), TW_INPROGRESS);
     }
 }
 

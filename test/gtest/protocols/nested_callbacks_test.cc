@@ -89,7 +89,7 @@ TEST_F(MsgNested, operations_of_an_endpoint_that_a_callback_closes_end_behind_it
         ASSERT_EQ(tw_tag_send(ep, data.data(), data.size(), 8, &how, nullptr), TW_INPROGRESS);
     }
     Called first{this, 0, [&] {
-                     EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+                     EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
                      EXPECT_EQ(order_.size(), 1U) << "in the call of a callback";
                      EXPECT_EQ(tw_ep_user_data(ep), &node(1)) << "until its ends are told";
                  }};

@@ -10,7 +10,7 @@ class MsgPeers : public MsgTest {
     void close(Node& at, tw_ep_h ep) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS) {
+        if (tw_ep_close(ep, TW_FLUSH_DELIVERED, &how, nullptr) == TW_INPROGRESS) {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
         }
     }
@@ -32,7 +32,7 @@ TEST_F(MsgPeers, an_endpoint_to_oneself_that_was_closed_while_it_greeted_can_be_
         self.to(self);
         for (int i = 0; i < calls; ++i)
             self.progress();
-        EXPECT_EQ(tw_ep_close(self.to(self), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(self.to(self), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         int sent = 0, got = 0;
         const tw_op_t how = op(&sent, TW_OP_DELIVERY_COMPLETE), receive = op(&got);
         char byte = 0;
@@ -267,7 +267,7 @@ TEST_F(MsgPeers, a_forced_close_is_in_order_here_and_a_failure_there) {
     Node& b = node(1);
     greet(a, b);
     greet(b, a);
-    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     EXPECT_EQ(a.events.size(), 1U) << "told in progress only";
     run_until([&] { return a.events.size() == 2 && b.events.size() == 2; });
     EXPECT_EQ(a.events[1], (Node::PeerEvent{b.id(), TW_PEER_CLOSED, TW_ERR_CANCELED}));
@@ -372,7 +372,7 @@ TEST_F(MsgLongRead, a_read_ends_as_its_endpoint_does) {
     ASSERT_GE(tw_tag_send(sender.to(reader), data.data(), kRead, 1, nullptr, nullptr), TW_OK);
     run_until([&] { return reader.counter("rndv_get") == 1; });
     ASSERT_TRUE(reader.done.empty());
-    ASSERT_GE(tw_ep_close(reader.to(sender), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    ASSERT_GE(tw_ep_close(reader.to(sender), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run_until([&] { return !reader.done.empty(); });
     ASSERT_EQ(reader.done.size(), 1U);
     EXPECT_EQ(reader.done[0].status, TW_ERR_CANCELED);

@@ -109,7 +109,7 @@ class Revoker {
         spin_randomly(random_, 2 * spins_max(bytes_));
         if (random_() % 2 == 0)
             node.progress();
-        if (tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr) < 0)
+        if (tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr) < 0)
             _exit(8);
         std::fill_n(buffer_.begin(), bytes_, kNewByte);
         give_byte(to_parent_);
@@ -205,7 +205,7 @@ class MsgRevoked : public ::testing::TestWithParam<std::size_t> {
 
     void forget(Node& node) {
         for (const auto& [ep, status] : node.failures)
-            tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+            tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
         node.failures.clear();
     }
 

@@ -57,7 +57,7 @@ TEST_F(MsgRmaAskedKeys, keys_that_the_packed_one_has_no_room_for_come_from_the_o
             EXPECT_TRUE(is_over());
         };
         tw_request_h flush = nullptr;
-        if (is_connected && tw_ep_flush(ep, nullptr, &flush) == TW_INPROGRESS) {
+        if (is_connected && tw_ep_flush(ep, TW_FLUSH_DELIVERED, nullptr, &flush) == TW_INPROGRESS) {
             run_both([&] { return tw_request_test(flush, nullptr) != TW_INPROGRESS; });
             tw_request_free(flush);
         }
@@ -92,7 +92,7 @@ TEST_F(MsgRmaAskedKeys, keys_that_the_packed_one_has_no_room_for_come_from_the_o
                       way_of(key) == "stores");
         }
         tw_key_free(key);
-        EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     }
 }
 
@@ -150,7 +150,7 @@ TEST_F(MsgRmaAskedKeys, a_callback_may_close_an_endpoint_that_has_just_connected
     how.complete = [](const tw_completion_t* done) {
         auto& [closed, ends] = *static_cast<State*>(done->context);
         if (ends++ == 0) {
-            EXPECT_EQ(tw_ep_close(closed, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(closed, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         }
     };
     for (int i = 0; i < 10; ++i)

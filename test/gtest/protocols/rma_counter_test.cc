@@ -151,7 +151,7 @@ TEST_F(MsgRmaCounter, a_callback_is_told_before_the_put_counts) {
     }
     EXPECT_EQ(told.counts, (std::vector<std::uint64_t>{0, 1, 2}));
     tw_key_free(key);
-    EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
 }
 
 TEST_F(MsgRmaCounter, memory_keeps_its_counter) {
@@ -233,7 +233,7 @@ TEST_F(MsgRmaCounter, puts_of_a_peer_that_closes_by_force_count_at_most_once) {
                 node(0).progress();
                 node(1).progress();
             }
-            EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
             run_some();
             EXPECT_LE(count() - before, begun);
             tw_key_free(key);

@@ -113,7 +113,7 @@ TEST_F(MsgRmaExplain, bad_questions_are_refused) {
     EXPECT_EQ(tw_key_explain(nullptr, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told),
               TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, nullptr), TW_ERR_INVALID_PARAM);
-    EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run_some();
     EXPECT_EQ(ask(TW_RMA_PUT, TW_ATOMIC_ADD, 8), TW_ERR_NOT_CONNECTED);
     tw_key_free(key);

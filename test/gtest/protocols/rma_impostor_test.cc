@@ -380,7 +380,7 @@ TEST_F(MsgRmaImpostor, a_refusal_of_what_had_completed_fails_the_next_flush) {
     ASSERT_EQ(tw_put(ep_, &word, sizeof word, 0x1000, key, nullptr, nullptr), TW_OK);
     impostor_.control(victim(), proto::RmaReply{0, UCS_ERR_INVALID_ADDR, 0});
     tw_request_h request = nullptr;
-    ASSERT_EQ(tw_ep_flush(ep_, nullptr, &request), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(ep_, TW_FLUSH_DELIVERED, nullptr, &request), TW_INPROGRESS);
     std::uint32_t flush_id = 0;
     ASSERT_TRUE(impostor_.run_until(victim(), [&] {
         for (const Bytes& bytes : impostor_.taken(AmId::kControl)) {

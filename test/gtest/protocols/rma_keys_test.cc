@@ -126,7 +126,7 @@ TEST_F(MsgRmaKeys, keys_may_outlive_their_endpoint) {
     const Shared memory(context_.get(), 64);
     const tw_ep_h ep = connected(node(0), node(1));
     const tw_key_h key = memory.key_for(ep);
-    EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run_some();
     const tw_ep_h again = connected(node(2), node(1));
     std::uint64_t word = 0;
@@ -136,7 +136,7 @@ TEST_F(MsgRmaKeys, keys_may_outlive_their_endpoint) {
 
 TEST_F(MsgRmaKeys, a_key_whose_endpoint_is_closed_has_no_pointer) {
     const Shared memory(context_.get(), 64, Shared::Kind::kAllocated);
-    for (const unsigned how : {0U, unsigned{TW_EP_CLOSE_FORCE}}) {
+    for (const tw_flush_level_t how : {TW_FLUSH_DELIVERED, TW_CLOSE_FORCE}) {
         const tw_ep_h ep = connected(node(0), node(1));
         connected(node(1), node(0));  // so the connection stays
         const tw_key_h key = memory.key_for(ep);
@@ -183,7 +183,7 @@ TEST_F(MsgRmaKeys, operations_on_an_endpoint_that_is_closed_by_force_end_once) {
             }
             for (int i = 1; i < rounds; ++i)
                 node(0).progress();
-            EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
             run_until([&] { return node(0).done.size() >= expected; });
             run_some();
             EXPECT_EQ(node(0).done.size(), expected);
@@ -214,7 +214,7 @@ TEST_F(MsgRmaKeys, operations_whose_peer_goes_end_once) {
         run_until([&] { return node(0).done.size() >= expected; });
         run_some();
         EXPECT_EQ(node(0).done.size(), expected);
-        EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         tw_key_free(key);
         destroy_nodes();
     }

@@ -53,7 +53,7 @@ class User {
         const tw_op_t fenced = op(TW_OP_FENCE);
         begun(tw_put(ep_, data_.data(), 8, address_, key_, &fenced, nullptr));
         const tw_op_t flush = op(0);
-        begun(tw_ep_flush(ep_, &flush, nullptr));
+        begun(tw_ep_flush(ep_, TW_FLUSH_DELIVERED, &flush, nullptr));
     }
     std::size_t expected() const { return expected_; }
 

@@ -115,7 +115,9 @@ class RmaTest : public MsgTest {
         });
     }
     tw_status_t flush(tw_ep_h ep) {
-        return run([&](tw_request_h* request) { return tw_ep_flush(ep, nullptr, request); });
+        return run([&](tw_request_h* request) {
+            return tw_ep_flush(ep, TW_FLUSH_DELIVERED, nullptr, request);
+        });
     }
     /// The endpoint is connected.
     tw_ep_h connected(Node& from, Node& to) {

@@ -95,7 +95,7 @@ TEST_P(MsgRmaThreads, those_of_one_worker_use_memory_of_a_peer) {
         EXPECT_EQ(wrong, 0U);
         EXPECT_EQ(memory.number<std::uint64_t>(), kThreads * kRounds);
         tw_key_free(key);
-        EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     }
 }
 
@@ -120,7 +120,7 @@ void use_until_refused(tw_worker_h worker, tw_ep_h ep, tw_key_h key, std::uint64
         }
         // A flush has the refusal of those that had completed.
         if (status == TW_OK && round % 64 == 0 &&
-            tw_ep_flush(ep, nullptr, &request) == TW_INPROGRESS) {
+            tw_ep_flush(ep, TW_FLUSH_DELIVERED, nullptr, &request) == TW_INPROGRESS) {
             status = tw_request_wait(request, TW_WAIT_YIELD, 60'000'000'000, nullptr);
             tw_request_free(request);
         }
@@ -165,7 +165,7 @@ TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone)
         EXPECT_TRUE(std::all_of(at, at + kBytes, [](std::byte b) { return b == std::byte{0xee}; }))
             << "time " << time;
         tw_key_free(key);
-        tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+        tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
     }
 }
 
@@ -219,7 +219,7 @@ TEST_P(MsgRmaCountThreads, who_waits_for_puts_may_unmap_and_destroy_at_once) {
                 tw_worker_progress(from.worker());
         }
         tw_request_h request = nullptr;
-        if (tw_ep_flush(ep, nullptr, &request) == TW_INPROGRESS) {
+        if (tw_ep_flush(ep, TW_FLUSH_DELIVERED, nullptr, &request) == TW_INPROGRESS) {
             EXPECT_EQ(tw_request_wait(request, TW_WAIT_YIELD, 60'000'000'000, nullptr), TW_OK);
             tw_request_free(request);
         }
@@ -229,7 +229,7 @@ TEST_P(MsgRmaCountThreads, who_waits_for_puts_may_unmap_and_destroy_at_once) {
     // SYNC test_rma_round: pairs with the owner's loop.
     begun.store(kTimes + 1, std::memory_order_release);
     owner.join();
-    EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
 }
 
 INSTANTIATE_TEST_SUITE_P(OneContextOrMore, MsgRmaThreads, ::testing::Values(1U, 3U));

@@ -190,7 +190,7 @@ TEST_F(MsgPut, a_forced_close_of_either_side_ends_both) {
         }
         Node& closing = node(closes);
         Node& other = node(1 - closes);
-        EXPECT_EQ(tw_ep_close(closing.to(other), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(closing.to(other), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         // Where there is no connection the other learns of it when it is spoken to again.
         send(closing, other, {}, 9);
         const tw_status_t ends[] = {end_of(node(0), &sent).status, end_of(node(1), &got).status};
@@ -200,7 +200,7 @@ TEST_F(MsgPut, a_forced_close_of_either_side_ends_both) {
         }
         expect_message(other, {}, 9);
         for (const auto& [ep, status] : other.failures)
-            EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         other.failures.clear();
     }
 }

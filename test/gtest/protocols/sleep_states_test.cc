@@ -196,8 +196,8 @@ TEST_F(MsgSleep, while_the_window_is_closed) {
 TEST_F(MsgSleep, while_flushes_and_closes_wait_for_the_peer) {
     EXPECT_GE(try_send(8), TW_OK);
     EXPECT_GE(try_send(data_.size()), TW_OK);
-    EXPECT_GE(tw_ep_flush(ours_, nullptr, nullptr), TW_OK);
-    EXPECT_GE(tw_ep_close(ours_, 0, nullptr, nullptr), TW_OK);
+    EXPECT_GE(tw_ep_flush(ours_, TW_FLUSH_DELIVERED, nullptr, nullptr), TW_OK);
+    EXPECT_GE(tw_ep_close(ours_, TW_FLUSH_DELIVERED, nullptr, nullptr), TW_OK);
     expect_both_asleep();
 }
 
@@ -225,7 +225,7 @@ TEST_F(MsgSleepEndpoints, when_the_peer_has_closed) {
     send(node(1), node(0), {}, 1);
     expect_message(node(0), {}, 1);
     expect_message(node(1), {}, 1);
-    EXPECT_GE(tw_ep_close(node(1).to(node(0)), 0, nullptr, nullptr), TW_OK);
+    EXPECT_GE(tw_ep_close(node(1).to(node(0)), TW_FLUSH_DELIVERED, nullptr, nullptr), TW_OK);
     run_some();
     expect_asleep(node(0));
     expect_asleep(node(1));

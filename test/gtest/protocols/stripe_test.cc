@@ -239,7 +239,7 @@ void close_by_force(Test& test, std::size_t closes) {
         test.begin(from, to, &sent, &got);
         Node& closing = test.node(closes);
         Node& other = test.node(1 - closes);
-        EXPECT_EQ(tw_ep_close(closing.to(other), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_ep_close(closing.to(other), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         test.send(closing, other, {}, 9);
         test.end_of(test.node(0), &sent);
         const tw_completion_t done = test.end_of(test.node(1), &got);
@@ -248,7 +248,7 @@ void close_by_force(Test& test, std::size_t closes) {
         }
         test.expect_message(other, {}, 9);
         for (const auto& [ep, status] : other.failures)
-            EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         other.failures.clear();
     }
     test.connect();
@@ -282,7 +282,7 @@ TEST_F(MsgStripe, nothing_lands_in_a_buffer_after_a_forced_close_of_its_endpoint
     int sent = 0, got = 0;
     Mapped from(context_.get(), pattern(16 * kBytes, 5)), to(context_.get(), Bytes(16 * kBytes));
     begin(from, to, &sent, &got);
-    EXPECT_EQ(tw_ep_close(node(1).to(node(0)), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(node(1).to(node(0)), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     EXPECT_LT(end_of(node(1), &got).status, TW_OK);
     std::ranges::fill(to.bytes, std::byte{7});
     run_some();

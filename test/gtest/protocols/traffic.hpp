@@ -95,7 +95,8 @@ struct TrafficOp {
     bool is_tagged = false;
     bool is_plain = false;  // nothing that keeps a short message from the fast path
     bool is_refused = false;
-    bool is_forced = false;  // a close
+    bool is_forced = false;                       // a close
+    tw_flush_level_t level = TW_FLUSH_DELIVERED;  // of a flush, or of a close in order
     unsigned worker = 0;
     unsigned peer = kAnybody;  // whom it goes to, or who alone may have sent
     std::uint64_t tag = 0, mask = ~std::uint64_t{0}, imm = 0;
@@ -250,10 +251,14 @@ class Traffic {
     std::shared_lock<std::shared_mutex> use_ep(unsigned from, unsigned to);
     void close(TrafficThread& self, unsigned worker);
     void close_by_force(TrafficThread& self, unsigned worker, unsigned to);
-    bool close_in_order(TrafficThread& self, unsigned worker, unsigned to);
+    bool close_in_order(TrafficThread& self, unsigned worker, unsigned to, tw_flush_level_t level);
     void close_failed(TrafficThread& self, unsigned worker);
     void flush(TrafficThread& self, unsigned worker);
-    tw_status_t flush_way(TrafficThread& self, unsigned worker, unsigned to);
+    tw_status_t flush_way(TrafficThread& self, unsigned worker, unsigned to,
+                          tw_flush_level_t level);
+    static tw_flush_level_t draw_level(TrafficThread& self) {
+        return chance(self, 2) ? TW_FLUSH_SENT : TW_FLUSH_DELIVERED;
+    }
     void end_flush(TrafficOp& op, const tw_completion_t& done);
     void check_flushed(unsigned to);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kTrafficInjectedAmMax = 3000;
 constexpr std::uint32_t kTrafficLevels =
-    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE;
+    TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE;
 
 }  // namespace
 

@@ -119,7 +119,8 @@ void Traffic::check_space(unsigned worker, bool is_tagged) {
     std::vector<const TrafficOp*> receives;  // in the order of their calls
     for_each_op([&](const TrafficOp& op) {
         const bool is_flush = op.kind == Kind::kFlush || op.kind == Kind::kClose;
-        if (is_flush && op.peer == worker && op.status == TW_OK && !is_broken(*op.ep))
+        if (is_flush && op.level == TW_FLUSH_DELIVERED && op.peer == worker && op.status == TW_OK &&
+            !is_broken(*op.ep))
             flushes.push_back(&op);
         const bool is_receive =
             op.kind == Kind::kReceive || op.kind == Kind::kMany || op.kind == Kind::kPeek;

@@ -133,7 +133,7 @@ void Traffic::close(TrafficThread& self, unsigned worker) {
         if (is_forced)
             close_by_force(self, worker, to);
         else
-            close_in_order(self, worker, to);
+            close_in_order(self, worker, to, draw_level(self));
     }
     // The peer learns of the break when it is spoken to again.
     if (is_forced && is_alone())
@@ -150,7 +150,7 @@ void Traffic::close_by_force(TrafficThread& self, unsigned worker, unsigned to) 
     op.is_forced = true;
     op.report = Report::kNobody;
     op.call.begin = tick();
-    const tw_status_t status = tw_ep_close(op.ep->handle, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+    const tw_status_t status = tw_ep_close(op.ep->handle, TW_CLOSE_FORCE, nullptr, nullptr);
     if (status != TW_OK && status != TW_INPROGRESS)
         return wrong(std::string("a close by force answers ") + tw_status_string(status));
     entry.ep = nullptr;
@@ -161,16 +161,18 @@ void Traffic::close_by_force(TrafficThread& self, unsigned worker, unsigned to) 
 }
 
 /// True: it is closed, or on its way.
-bool Traffic::close_in_order(TrafficThread& self, unsigned worker, unsigned to) {
+bool Traffic::close_in_order(TrafficThread& self, unsigned worker, unsigned to,
+                             tw_flush_level_t level) {
     TrafficWay& entry = way(worker, to);
     TrafficOp& op = new_op(self, Kind::kClose, worker);
     op.peer = to;
     op.ep = entry.ep;
+    op.level = level;
     draw_report(self, op);
     tw_status_t answer = TW_OK;
     entry.is_closing = is_alone();
     const bool is_under_way = post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        return answer = tw_ep_close(op.ep->handle, 0, what, request_p);
+        return answer = tw_ep_close(op.ep->handle, level, what, request_p);
     });
     if (is_under_way || is_closed_by(answer))
         entry.ep = nullptr;
@@ -195,9 +197,9 @@ void Traffic::close_failed(TrafficThread& self, unsigned worker) {
         if (entry.ep == nullptr || entry.ep->failures == 0)
             continue;
         const bool is_forced = chance(self, 2);
-        const unsigned flags = is_forced ? unsigned{TW_EP_CLOSE_FORCE} : 0U;
+        const tw_flush_level_t level = is_forced ? TW_CLOSE_FORCE : TW_FLUSH_DELIVERED;
         const tw_status_t status =
-            tw_ep_close(std::exchange(entry.ep, nullptr)->handle, flags, nullptr, nullptr);
+            tw_ep_close(std::exchange(entry.ep, nullptr)->handle, level, nullptr, nullptr);
         // In order it is the failure, unless nothing was sent.
         if (status != TW_OK && (is_forced || !is_closed_by(status)))
             wrong(std::string("the close of a failed endpoint answers ") +
@@ -213,22 +215,25 @@ void Traffic::flush(TrafficThread& self, unsigned worker) {
     const auto to = static_cast<unsigned>(pick(self, workers_.size()));
     const std::shared_lock use(way(worker, to).lock, std::try_to_lock);
     if (use && way(worker, to).ep != nullptr)
-        flush_way(self, worker, to);
+        flush_way(self, worker, to, draw_level(self));
 }
 
-tw_status_t Traffic::flush_way(TrafficThread& self, unsigned worker, unsigned to) {
+tw_status_t Traffic::flush_way(TrafficThread& self, unsigned worker, unsigned to,
+                               tw_flush_level_t level) {
     TrafficOp& op = new_op(self, Kind::kFlush, worker);
     op.peer = to;
     op.ep = way(worker, to).ep;
+    op.level = level;
     draw_report(self, op);
     tw_status_t answer = TW_OK;
     post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        return answer = tw_ep_flush(op.ep->handle, what, request_p);
+        return answer = tw_ep_flush(op.ep->handle, level, what, request_p);
     });
     return answer;
 }
 
-/// A close is a flush, too. With one thread, everything that was sent and put before is there now.
+/// A close is a flush, too. With one thread, everything that was sent and put before is there now,
+/// if it was delivered.
 void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
     if (!is_alone())
         return;
@@ -238,7 +243,7 @@ void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
         if (entry.broken > 0)
             note_break(op.worker, op.peer, tick());
     }
-    if (done.status != TW_OK || workers_[op.peer].is_dead)
+    if (done.status != TW_OK || workers_[op.peer].is_dead || op.level != TW_FLUSH_DELIVERED)
         return;
     memory_.flushed(op);
     const Tick now = tick();

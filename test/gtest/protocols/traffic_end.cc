@@ -226,9 +226,11 @@ void Traffic::drop_the_rest() {
 void Traffic::finish() {
     t_self = &main_;
     const auto flushes = [&](unsigned from, unsigned to) {
-        return flush_way(main_, from, to) != TW_ERR_NO_RESOURCE;
+        return flush_way(main_, from, to, TW_FLUSH_DELIVERED) != TW_ERR_NO_RESOURCE;
     };
-    const auto closes = [&](unsigned from, unsigned to) { return close_in_order(main_, from, to); };
+    const auto closes = [&](unsigned from, unsigned to) {
+        return close_in_order(main_, from, to, draw_level(main_));
+    };
     for_each_way("every flush ends", flushes);
     cancel_the_rest();
     progress_until("every operation ends", [&] {

@@ -43,7 +43,8 @@ Bytes Traffic::content(std::size_t length, std::uint32_t number) {
 /// When a message has ended for its sender, and what it waits for.
 void Traffic::draw_end(TrafficThread& self, TrafficOp& op, std::size_t inject_max) {
     constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
-                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
+                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE,
+                                       TW_OP_SENT_COMPLETE};
     if (chance(self, 3))
         op.flags |= kEnds[pick(self, std::size(kEnds))];
     if (chance(self, 16))

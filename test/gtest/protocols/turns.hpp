@@ -159,13 +159,13 @@ class TurnsTest : public RmaTest {
                 how.flags |= TW_OP_IMM;
                 return tw_put(ours_, data_.data(), kShortBytes, at, key_, &how, nullptr);
             case Work::kFlush:
-                return tw_ep_flush(ours_, &how, nullptr);
+                return tw_ep_flush(ours_, TW_FLUSH_DELIVERED, &how, nullptr);
             case Work::kConnect:
                 how.flags |= TW_OP_DELIVERY_COMPLETE;
                 return tw_tag_send(another_ep(), data_.data(), kShortBytes, kOtherTag, &how,
                                    nullptr);
             case Work::kClose:
-                return tw_ep_close(another_ep(), 0, &how, nullptr);
+                return tw_ep_close(another_ep(), TW_FLUSH_DELIVERED, &how, nullptr);
         }
         return TW_ERR_INVALID_PARAM;
     }

@@ -60,14 +60,14 @@ class MsgTx : public MsgTest {
         tw_request_free(request);
         return status;
     }
-    tw_status_t flush() {
+    tw_status_t flush(tw_flush_level_t level = TW_FLUSH_DELIVERED) {
         tw_request_h request = nullptr;
-        const tw_status_t answer = tw_ep_flush(ep_, nullptr, &request);
+        const tw_status_t answer = tw_ep_flush(ep_, level, nullptr, &request);
         return status_of(answer, request);
     }
-    tw_status_t close() {
+    tw_status_t close(tw_flush_level_t level = TW_FLUSH_DELIVERED) {
         tw_request_h request = nullptr;
-        const tw_status_t answer = tw_ep_close(ep_, 0, nullptr, &request);
+        const tw_status_t answer = tw_ep_close(ep_, level, nullptr, &request);
         return status_of(answer, request);
     }
     /// Sends as the calling thread, one at a time. The request of what goes on.
@@ -237,6 +237,21 @@ TEST_F(MsgTx, a_flush_waits_for_all_of_them) {
     EXPECT_EQ(at_.counter("rx_unexpected"), kContexts);
 }
 
+TEST_F(MsgTx, at_level_sent_all_of_them_are_waited_for) {
+    connect();
+    EXPECT_EQ(tw_ep_flush(ep_, TW_FLUSH_SENT, nullptr, nullptr), TW_OK);
+    in_each_context([&](unsigned i) { send(pattern(3000, i), i); });
+    tw_request_h request = nullptr;
+    const tw_status_t answer = tw_worker_flush(from_.worker(), TW_FLUSH_SENT, nullptr, &request);
+    EXPECT_EQ(status_of(answer, request), TW_OK);
+    EXPECT_EQ(flush(TW_FLUSH_SENT), TW_OK);
+    EXPECT_EQ(tw_ep_flush(ep_, TW_FLUSH_SENT, nullptr, nullptr), TW_OK);
+    run([&] { return at_.counter("rx_unexpected") == kContexts; });
+    in_each_context([&](unsigned i) { send(pattern(3000, i), i); });
+    EXPECT_EQ(close(TW_FLUSH_SENT), TW_OK);
+    run([&] { return at_.counter("rx_unexpected") == 2 * kContexts; });
+}
+
 TEST_F(MsgTx, a_close_in_order_loses_nothing_and_leaves_nothing) {
     for (int round = 0; round < 3; ++round) {
         connect();
@@ -257,7 +272,7 @@ TEST_F(MsgTx, a_close_in_order_loses_nothing_and_leaves_nothing) {
 TEST_F(MsgTx, one_that_was_never_connected_can_be_closed) {
     connect();
     tw_request_h request = nullptr;
-    const tw_status_t answer = tw_ep_close(ep_, 0, nullptr, &request);
+    const tw_status_t answer = tw_ep_close(ep_, TW_FLUSH_DELIVERED, nullptr, &request);
     EXPECT_EQ(status_of(answer, request), TW_OK);
     run_some_rounds();
     connect();
@@ -272,7 +287,7 @@ TEST_F(MsgTx, a_close_by_force_ends_what_is_under_way) {
     std::array<tw_request_h, kContexts> requests{};
     const Bytes data = pattern(100'000, 1);
     in_each_context([&](unsigned i) { requests[i] = send(data, i, TW_OP_MATCH_COMPLETE); });
-    EXPECT_EQ(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep_, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     for (tw_request_h request : requests)
         EXPECT_EQ(status_of(TW_INPROGRESS, request), TW_ERR_CANCELED);
     EXPECT_TRUE(failures_.empty());
@@ -287,9 +302,9 @@ TEST_F(MsgTx, the_peer_that_closes_by_force_hears_of_the_end_of_each_context) {
     const tw_ep_h back = at_.to(from_);
     ASSERT_EQ(tw_tag_send(back, to.data(), to.size(), 7, nullptr, nullptr), TW_OK);
     receive_at(from_, to, 7, 0);
-    EXPECT_EQ(tw_ep_close(back, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(back, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run([&] { return failures_.size() == 1; });
-    EXPECT_EQ(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(ep_, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     // It would receive for ever what they had begun to send.
     run([&] { return peers_of(at_) == 0 && peers_of(from_) == 0; });
 }
@@ -310,9 +325,9 @@ TEST_F(MsgTx, what_ends_with_an_endpoint_may_make_the_next_one) {
               TW_INPROGRESS);
     const tw_ep_h before = ep_;
     const tw_ep_h back = at_.to(from_);
-    EXPECT_EQ(tw_ep_close(back, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(back, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run([&] { return ep_ != before && !failures_.empty(); });
-    EXPECT_EQ(tw_ep_close(before, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(before, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     in_each_context([&](unsigned i) { send(pattern(8, i + 5), i); });
     for (unsigned i = 0; i < kContexts; ++i) {
         receive(to, i, 0);
@@ -354,7 +369,7 @@ TEST_F(MsgTx, a_failure_is_told_once_and_behind_what_it_ends) {
     in_each_context([&](unsigned i) {
         EXPECT_EQ(tw_tag_send(ep_, data.data(), 8, i, nullptr, nullptr), failures_[0].second);
     });
-    EXPECT_EQ(tw_ep_close(ep_, 0, nullptr, nullptr), failures_[0].second);
+    EXPECT_EQ(tw_ep_close(ep_, TW_FLUSH_DELIVERED, nullptr, nullptr), failures_[0].second);
 }
 
 TEST_F(MsgTx, threads_sleep_until_their_operations_end) {
@@ -456,7 +471,7 @@ TEST_F(MsgTx, a_callback_may_close_what_others_wait_for) {
     const auto end = [](const tw_completion_t* done) {
         auto& all = *static_cast<Ends*>(done->context);
         if (all.count++ == 0) {
-            EXPECT_EQ(tw_ep_close(all.test->ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+            EXPECT_EQ(tw_ep_close(all.test->ep_, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
         }
         // With the worker's own lock.
         EXPECT_EQ(tw_ep_find(all.test->from_.worker(), all.test->at_.id()), nullptr);

@@ -231,7 +231,8 @@ TEST_F(MsgWaitMulti, a_close_wakes_a_sleeper) {
     while (shared_.counter("rx_unexpected") == 0)
         tw_worker_progress(shared_.worker());
     begin_while_asleep(ended, [&] {
-        EXPECT_EQ(tw_ep_close(shared_.to(shared_), 0, &how, nullptr), TW_INPROGRESS);
+        EXPECT_EQ(tw_ep_close(shared_.to(shared_), TW_FLUSH_DELIVERED, &how, nullptr),
+                  TW_INPROGRESS);
     });
 }
 

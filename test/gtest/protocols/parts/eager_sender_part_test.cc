@@ -3,6 +3,8 @@
 // message waits for when it has gone.
 #include "protocols/eager/eager_sender.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -280,6 +282,22 @@ TEST_F(EagerSenderPart, the_transport_tells_when_the_peer_has_it_in_memory) {
     EXPECT_EQ(worker.outstanding, std::vector{&under_way});
     worker.requests.release(*under_way.transmission);
     under_way.transmission = nullptr;
+}
+
+TEST_F(EagerSenderPart, the_transport_tells_when_this_process_is_needed_no_longer) {
+    Request& there = message(10, TW_OP_SENT_COMPLETE);
+    EXPECT_EQ(sender.start(there), UCS_OK);
+    EXPECT_EQ(uct.flush_flags, TAGWIRE_UCT_FLUSH_FLAG_SENT);
+    uct.flush_status = UCS_INPROGRESS;
+    Request& under_way = message(10, TW_OP_SENT_COMPLETE);
+    EXPECT_EQ(sender.start(under_way), UCS_INPROGRESS);
+    EXPECT_EQ(worker.outstanding, std::vector{&under_way});
+    EXPECT_TRUE(under_way.has_gone);
+    worker.requests.release(*under_way.transmission);
+    under_way.transmission = nullptr;
+    uct.flush_status = UCS_OK;
+    EXPECT_EQ(sender.start(message(10, TW_OP_SENT_COMPLETE | TW_OP_TRANSMIT_COMPLETE)), UCS_OK);
+    EXPECT_EQ(uct.flush_flags, unsigned{UCT_FLUSH_FLAG_LOCAL});
 }
 
 TEST_F(EagerSenderPart, a_flush_without_room_is_asked_for_again_and_the_message_is_not) {

@@ -93,6 +93,7 @@ struct FakeUct : uct_iface_t {
     unsigned purges = 0;
     std::vector<uct_completion_t*> flushes;  // that have not ended
     ucs_status_t flush_status = UCS_OK;
+    unsigned flush_flags = 0;  // of the last
 
     /// Reads and writes of the peer's memory.
     struct Piece {
@@ -180,9 +181,10 @@ struct FakeUct : uct_iface_t {
             ++of(ep).purges;
             of(ep).waiting.clear();
         };
-        ops.ep_flush = [](uct_ep_h ep, unsigned, uct_completion_t* done) {
+        ops.ep_flush = [](uct_ep_h ep, unsigned flags, uct_completion_t* done) {
             const nomem::Spared spared;
             FakeUct& self = of(ep);
+            self.flush_flags = flags;
             if (self.flush_status == UCS_INPROGRESS)
                 self.flushes.push_back(done);
             return self.flush_status;

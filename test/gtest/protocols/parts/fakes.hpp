@@ -56,6 +56,10 @@ struct FakeLane {
     bool is_free = true;
     ucs_status_t room = UCS_OK;     // of send_now()
     ucs_status_t arrived = UCS_OK;  // of flush()
+    ucs_status_t left = UCS_OK;     // of flush_sent()
+    bool has_controls = false;
+    unsigned sent_flushes = 0;
+    std::vector<uct_completion_t*> transmissions;  // that have not ended
 
     Sent sent, added;
     unsigned opened = 0, runs = 0, stalls = 0, flushes = 0;
@@ -130,6 +134,15 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
             ++of(lane).flushes;
             return of(lane).arrived;
         },
+    .flush_sent =
+        [](void* lane, uct_completion_t* done) {
+            ++of(lane).sent_flushes;
+            if (of(lane).left == UCS_INPROGRESS && done != nullptr)
+                of(lane).transmissions.push_back(done);
+            return of(lane).left;
+        },
+    .has_operations = [](const void* lane) { return of(lane).has_waiting; },
+    .has_controls = [](const void* lane) { return of(lane).has_controls; },
     .connection = [](const void*) { return kConnection; },
     .opened = [](void* lane) { ++of(lane).opened; },
     .update_direct = [](void* lane) { of(lane).on_update(); },
@@ -217,7 +230,7 @@ inline constexpr proto::PeerCalls FakePeer::kCalls{
     .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
     .release_contexts = [](void* peer) { ++of(peer).released; },
     .flush_contexts =
-        [](void* peer, bool closes) {
+        [](void* peer, bool closes, tw_flush_level_t) {
             ++(closes ? of(peer).context_closes : of(peer).context_flushes);
             return of(peer).contexts;
         },

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -34,8 +35,22 @@ class FlushesPart : public testing::Test {
         };
     }
 
+    tw_status_t flush_sent(RequestKind kind = RequestKind::kFlush) {
+        return flushes_.call(kind, TW_FLUSH_SENT, &op_, nullptr);
+    }
+    /// The transport has let go of what it had when it was asked first.
+    void end_transmission(ucs_status_t status = UCS_OK) {
+        uct_completion_t* const done = lane_.transmissions.front();
+        lane_.transmissions.erase(lane_.transmissions.begin());
+        if (status != UCS_OK)
+            uct_completion_update_status(done, status);
+        if (--done->count == 0)
+            done->func(done);
+        for (const auto& [request, how] : std::exchange(worker_.transmitted, {}))
+            flushes_.on_transmitted(*request, how);
+    }
     tw_status_t flush(RequestKind kind = RequestKind::kFlush) {
-        return flushes_.call(kind, &op_, nullptr);
+        return flushes_.call(kind, TW_FLUSH_DELIVERED, &op_, nullptr);
     }
     /// Its turn has come: the last one that was called.
     Request& start() {
@@ -229,6 +244,147 @@ TEST_F(FlushesPart, without_a_request_it_is_refused_and_the_endpoint_stays_open)
     EXPECT_EQ(flush(RequestKind::kClose), TW_ERR_NO_RESOURCE);
     EXPECT_FALSE(closing_.is_closing());
     EXPECT_EQ(flushes_.order(), order);
+}
+
+// ---- At level sent
+
+TEST_F(FlushesPart, at_level_sent_nothing_under_way_is_nothing_to_wait_for) {
+    for (const EpState state : {EpState::kConnecting, EpState::kReady}) {
+        lane_.state = state;
+        flushes_.next_order();
+        EXPECT_TRUE(flushes_.is_flushed(TW_FLUSH_SENT));
+        EXPECT_EQ(flush_sent(), TW_OK);
+    }
+    EXPECT_TRUE(lane_.pushed.empty());
+    EXPECT_TRUE(lane_.sent.empty());
+    EXPECT_EQ(worker_.table.in_use(), 0U);
+}
+
+TEST_F(FlushesPart, at_level_sent_what_waits_in_the_queue_is_waited_for) {
+    lane_.has_waiting = true;
+    for (const EpState state : {EpState::kConnecting, EpState::kReady}) {
+        lane_.state = state;
+        EXPECT_FALSE(flushes_.is_flushed(TW_FLUSH_SENT));
+        EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+        worker_.table.release(*lane_.pushed.back());
+    }
+    EXPECT_EQ(lane_.sent_flushes, 0U);
+}
+
+TEST_F(FlushesPart, at_level_sent_data_that_is_here_is_waited_for_and_a_reply_is_not) {
+    Request& acked = send();
+    acked.has_gone = true;
+    EXPECT_EQ(flush_sent(), TW_OK);
+    Request& rendezvous = send();
+    rendezvous.is_rndv = true;
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    Request& request = start();
+    Request& later = send();
+    EXPECT_EQ(flushes_.size(), 1U);
+    ends_.clear();
+    lane_.on_finish(acked, UCS_OK);
+    flushes_.check(&acked);
+    EXPECT_EQ(ends_of(RequestKind::kFlush), 0U);
+    lane_.on_finish(rendezvous, UCS_OK);
+    flushes_.check(&rendezvous);
+    EXPECT_EQ(ends_of(RequestKind::kFlush), 1U);
+    EXPECT_EQ(request.kind, RequestKind::kFlush);
+    EXPECT_TRUE(lane_.sent.empty()) << "the peer is not asked";
+    lane_.on_finish(later, UCS_OK);
+}
+
+TEST_F(FlushesPart, at_level_sent_control_messages_that_wait_go_first) {
+    lane_.has_waiting = lane_.has_controls = true;
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    start();
+    EXPECT_EQ(lane_.sent_flushes, 0U);
+    lane_.has_controls = false;
+    flushes_.check();
+    EXPECT_EQ(ends_of(RequestKind::kFlush), 1U);
+}
+
+TEST_F(FlushesPart, at_level_sent_the_transport_lets_go_in_its_time) {
+    lane_.left = UCS_INPROGRESS;
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    Request& first = start();
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    start();
+    ASSERT_EQ(lane_.transmissions.size(), 1U) << "the second waits for the first";
+    flushes_.check();
+    EXPECT_EQ(lane_.transmissions.size(), 1U);
+    EXPECT_NE(first.transmission, nullptr);
+    lane_.left = UCS_OK;
+    end_transmission();
+    EXPECT_EQ(ends_.size(), 2U);
+    EXPECT_TRUE(flushes_.is_empty());
+}
+
+TEST_F(FlushesPart, at_level_sent_a_transport_without_room_is_asked_again) {
+    lane_.left = UCS_INPROGRESS;
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    lane_.left = UCS_ERR_NO_RESOURCE;
+    start();
+    EXPECT_EQ(lane_.stalls, 1U);
+    EXPECT_TRUE(ends_.empty());
+    lane_.left = UCS_OK;
+    flushes_.check();
+    EXPECT_EQ(ends_of(RequestKind::kFlush), 1U);
+}
+
+TEST_F(FlushesPart, at_level_sent_a_failure_of_the_transport_is_told) {
+    lane_.left = UCS_INPROGRESS;
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    start();
+    end_transmission(UCS_ERR_INVALID_ADDR);
+    ASSERT_EQ(ends_.size(), 1U);
+    EXPECT_EQ(ends_[0].second, UCS_ERR_INVALID_ADDR);
+}
+
+TEST_F(FlushesPart, a_close_at_level_sent_says_bye_before_it_asks_the_transport) {
+    closing_.open(nullptr);
+    lane_.room = UCS_ERR_NO_RESOURCE;
+    EXPECT_EQ(flush_sent(RequestKind::kClose), TW_INPROGRESS);
+    start();
+    EXPECT_EQ(lane_.sent_flushes, 0U);
+    EXPECT_EQ(lane_.stalls, 1U);
+    lane_.room = UCS_OK;
+    lane_.left = UCS_INPROGRESS;
+    flushes_.check();
+    EXPECT_EQ(lane_.sent.count<proto::Bye>(), 1U);
+    EXPECT_TRUE(closing_.is_open());
+    end_transmission();
+    EXPECT_FALSE(closing_.is_open());
+    EXPECT_EQ(ends_of(RequestKind::kClose), 1U);
+    EXPECT_EQ(lane_.sent.count<proto::Bye>(), 1U);
+    EXPECT_EQ(lane_.sent.count<Flush>(), 0U);
+}
+
+TEST_F(FlushesPart, a_close_at_level_sent_of_a_lane_with_room_ends_at_once) {
+    closing_.open(nullptr);
+    EXPECT_EQ(flush_sent(RequestKind::kClose), TW_OK);
+    EXPECT_FALSE(closing_.is_open());
+    EXPECT_EQ(lane_.sent.count<proto::Bye>(), 1U);
+    EXPECT_EQ(lane_.sent_flushes, 1U);
+}
+
+TEST_F(FlushesPart, at_level_sent_contexts_are_waited_for) {
+    peer_.awaits_contexts = true;
+    EXPECT_FALSE(flushes_.is_flushed(TW_FLUSH_SENT));
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    start();
+    EXPECT_TRUE(ends_.empty());
+    peer_.awaits_contexts = false;
+    flushes_.check();
+    EXPECT_EQ(ends_of(RequestKind::kFlush), 1U);
+}
+
+TEST_F(FlushesPart, at_level_sent_a_refused_operation_is_told_once) {
+    flushes_.note_refusal(UCS_ERR_UNREACHABLE);
+    EXPECT_FALSE(flushes_.is_flushed(TW_FLUSH_SENT));
+    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+    EXPECT_EQ(flushes_.start(*lane_.pushed.back()), UCS_ERR_UNREACHABLE);
+    worker_.finish(*lane_.pushed.back(), UCS_ERR_UNREACHABLE);
+    EXPECT_EQ(flush_sent(), TW_OK);
 }
 
 TEST_F(FlushesPart, those_that_were_sent_are_given_up_in_their_order) {

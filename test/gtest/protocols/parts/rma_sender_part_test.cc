@@ -3,6 +3,8 @@
 // owner is asked, and an owner that says anything.
 #include "protocols/rma/rma_sender.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -219,13 +221,30 @@ TEST_F(RmaSenderPart, an_acknowledged_put_ends_as_the_owner_says) {
     }
 }
 
+TEST_F(RmaSenderPart, at_level_sent_a_put_waits_for_the_transport_and_for_no_reply) {
+    EXPECT_EQ(sender_.start(*made(wish(RmaKind::kPut), 8, TW_OP_SENT_COMPLETE)), UCS_OK);
+    EXPECT_EQ(uct_.flush_flags, TAGWIRE_UCT_FLUSH_FLAG_SENT);
+    uct_.flush_status = UCS_INPROGRESS;
+    Request& request = *made(wish(RmaKind::kPut), 8, TW_OP_SENT_COMPLETE);
+    EXPECT_EQ(sender_.start(request), UCS_INPROGRESS);
+    EXPECT_EQ(request.id, 0U) << "the owner does not reply to it";
+    ASSERT_EQ(uct_.flushes.size(), 1U);
+    uct_completion_t* const done = uct_.flushes.back();
+    EXPECT_EQ(--done->count, 0);
+    done->func(done);
+    go_on();
+    EXPECT_EQ(end_of(request), UCS_OK);
+    EXPECT_TRUE(sender_.awaits_replies()) << "its effect is not sure";
+}
+
 TEST_F(RmaSenderPart, the_next_flush_tells_what_was_refused_of_a_put_that_had_ended) {
     EXPECT_EQ(sender_.start(*made(wish(RmaKind::kPut), 8)), UCS_OK);
     std::vector<ucs_status_t> ends;
     peer_.fake.on_finish = [&](Request&, ucs_status_t status) { ends.push_back(status); };
     EXPECT_TRUE(reply(nullptr, UCS_ERR_OUT_OF_RANGE));
     tw_request_h handle = nullptr;
-    EXPECT_EQ(flushes_.call(proto::RequestKind::kFlush, nullptr, &handle), TW_INPROGRESS);
+    EXPECT_EQ(flushes_.call(proto::RequestKind::kFlush, TW_FLUSH_DELIVERED, nullptr, &handle),
+              TW_INPROGRESS);
     Request& flush = *peer_.fake.pushed.back();
     EXPECT_EQ(flushes_.start(flush), UCS_INPROGRESS);
     flushes_.on_flushed(flush);
