@@ -2,7 +2,7 @@
 // Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
 // through the public API.
 //
-// Usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|idle COUNT [TRANSPORTS
+// Usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|flush|idle COUNT [TRANSPORTS
 // [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing.
@@ -11,10 +11,10 @@
 // and the receive takes those of this sender only, as MPI over libfabric has it. "whole": it has
 // 128 bytes, which are too long for a slot of sm. "tested": the receive's end is asked for by its
 // handle, which is freed. "unexpected": the message comes before its receive, which finds it.
-// "handler": an
-// active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put to memory
-// of tw_mem_alloc(). The functions post_receive(), send_tagged(), send_to_handler(),
-// progress_until() are kept apart so that the profile splits the cost.
+// "handler": an active message of 8 bytes of data, whose handler counts it. "put": 8 bytes are put
+// to memory of tw_mem_alloc(). "flush": a flush at TW_FLUSH_SENT, with nothing under way. The
+// functions post_receive(), send_tagged(), send_to_handler(), progress_until() are kept apart so
+// that the profile splits the cost.
 #include <tagwire.h>
 
 #include <cstddef>
@@ -161,6 +161,13 @@ struct Shared {
         tw_worker_progress(pair.from);
 }
 
+[[gnu::noinline]] void flush_nothing(const Pair& pair) {
+    if (tw_ep_flush(pair.ep, TW_FLUSH_SENT, nullptr, nullptr) != TW_OK) {
+        std::fprintf(stderr, "instr_msg: a flush has found something under way\n");
+        std::exit(1);
+    }
+}
+
 void put_all(const Pair& pair, std::uint64_t count) {
     Shared shared;
     must(tw_mem_alloc(pair.context, sizeof(std::uint64_t), nullptr, &shared.at, &shared.mem),
@@ -210,8 +217,8 @@ int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
         std::fprintf(
             stderr,
-            "usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|idle COUNT [TRANSPORTS "
-            "[multi]]\n");
+            "usage: instr_msg msg|imm|whole|tested|unexpected|handler|put|flush|idle COUNT "
+            "[TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
@@ -223,11 +230,14 @@ int measure(int argc, char** argv) {
     const bool is_idle = std::strcmp(argv[1], "idle") == 0;
     const bool is_am = std::strcmp(argv[1], "handler") == 0;
     const bool is_put = std::strcmp(argv[1], "put") == 0;
+    const bool is_flush = std::strcmp(argv[1], "flush") == 0;
     const bool is_unexpected = std::strcmp(argv[1], "unexpected") == 0;
     if (is_idle)
         progress_idle(pair, count);
     if (is_put)
         put_all(pair, count);
+    for (std::uint64_t i = 0; is_flush && i < count; ++i)
+        flush_nothing(pair);
     must(tw_am_register(pair.to, 1, on_am, nullptr), "tw_am_register");
     for (std::uint64_t i = 0; is_am && i < count; ++i) {
         send_to_handler(pair, i);
@@ -253,7 +263,7 @@ int measure(int argc, char** argv) {
         progress_until_tested(pair, request);
     }
     const bool is_posted =
-        !is_idle && !is_am && !is_put && !is_unexpected && !is_whole && !is_tested;
+        !is_idle && !is_am && !is_put && !is_flush && !is_unexpected && !is_whole && !is_tested;
     for (std::uint64_t i = 0; is_posted && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);

@@ -4,7 +4,7 @@
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
        instructions.py --bin DIR --functions am|bcopy|tag|put|msg|imm|whole|tested|unexpected|
-                       handler|idle|ep [--transport NAME]
+                       handler|flush|idle|ep [--transport NAME]
        instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is
@@ -38,6 +38,7 @@ MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive
 PROVIDER_MAX = 150  # instructions of the provider for libfabric, entries of both sides included
 MULTI_MAX = 1.3  # instructions of the messaging layer in multi mode over those in single mode
 PUT_ABOVE_MAX = 60  # instructions that the messaging layer adds to a short put of sm
+FLUSH_MAX = 40  # instructions of a flush at level sent with nothing under way
 HANDLER_MAX = 1.0  # an active message of the messaging layer over a tagged one
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
@@ -56,6 +57,7 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "unexpected": ("send_tagged", "progress_until_kept", "receive_kept"),
           "handler": ("send_to_handler", "progress_until"),
           "put": ("put_short",),
+          "flush": ("flush_nothing",),
           "ep": ("create_endpoint",)}
 PROVIDER_PHASES = {"post_receive": "post receive", "send_tagged": "send",
                    "read_sent": "read the send's entry", "read_received": "progress, read the "
@@ -163,7 +165,8 @@ def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     idle = per_message(launcher, program, "idle", place, objects)["progress_idle"]
     counts = {"idle_progress": idle}
     names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
-             "send_to_handler": "send", "put_short": "put", "post_receive": "post_receive",
+             "send_to_handler": "send", "put_short": "put", "flush_nothing": "flush",
+             "post_receive": "post_receive",
              "progress_until": "receive", "progress_until_kept": "keep",
              "post_whole": "post_receive", "send_whole": "send", "post_tested": "post_receive",
              "progress_until_tested": "receive",
@@ -202,6 +205,8 @@ def sm(bin_directory):
         counts.update(layer)
         put = count_all([], messages, ["sm"], OURS, kinds=("put",))
         counts["msg_put_total"] = put["put_total"]
+        flush = count_all([], messages, ["sm"], OURS, kinds=("flush",))
+        counts["msg_flush_total"] = flush["flush_total"]
         counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
         multi = count_all([], messages, ["sm", "multi"], OURS, kinds=("msg",))
         counts["msg_multi_total"] = multi["msg_total"]
@@ -307,6 +312,9 @@ def table(columns):
         ratio = counted["sm"]["msg_multi_total"] / counted["sm"]["msg_total"]
         lines.append(f"{'met' if ratio <= MULTI_MAX else 'MISSED'}: with TW_THREAD_MULTI in <= "
                      f"{MULTI_MAX} x of that, is {ratio:.2f} x")
+        flush = counted["sm"]["msg_flush_total"]
+        lines.append(f"{'met' if flush <= FLUSH_MAX else 'MISSED'}: a flush at level sent with "
+                     f"nothing under way in <= {FLUSH_MAX}, is {flush:.0f}")
         above = counted["sm"]["msg_put_total"] - counted["sm"]["put_total"]
         lines.append(f"{'met' if above <= PUT_ABOVE_MAX else 'MISSED'}: tw_put() in <= "
                      f"{PUT_ABOVE_MAX} more than a short put of sm, is {above:.0f}")
@@ -358,7 +366,7 @@ def main():
         return 0
     if arguments.functions:
         is_msg = arguments.functions in ("msg", "imm", "whole", "tested", "unexpected",
-                                         "handler")
+                                         "handler", "flush")
         name = "instr_msg" if is_msg else "instr_messages"
         program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
