@@ -37,8 +37,8 @@ static tw_ep_h connect_to_peer(tw_worker_h worker, int socket) {
         perror("exchange of addresses");
         exit(1);
     }
-    const tw_ep_params_t params = {
-        .struct_bytes = sizeof params, .address = theirs.bytes, .address_length = theirs.length};
+    const tw_ep_params_t params = {TW_INIT(tw_ep_params_t), .address = theirs.bytes,
+                                   .address_length = theirs.length};
     tw_ep_h ep;
     check(tw_ep_create(worker, &params, &ep), "tw_ep_create");
     return ep;

@@ -24,9 +24,9 @@ static void finish(tw_status_t status, const tw_request_h* request) {
 }
 
 static tw_worker_h open_worker(tw_context_h* context_p) {
-    tw_context_params_t params = {.struct_bytes = sizeof params, .transports = "sm"};
+    tw_context_params_t params = {TW_INIT(tw_context_params_t), .transports = "sm"};
     check(tw_context_create(&params, context_p), "tw_context_create");
-    tw_worker_params_t how = {.struct_bytes = sizeof how, .thread_mode = TW_THREAD_SINGLE};
+    tw_worker_params_t how = {TW_INIT(tw_worker_params_t), .thread_mode = TW_THREAD_SINGLE};
     tw_worker_h worker;
     check(tw_worker_create(*context_p, &how, &worker), "tw_worker_create");
     return worker;
@@ -41,20 +41,18 @@ static tw_ep_h connect_to_self(tw_worker_h worker) {
     char address[TW_ADDRESS_BYTES_MAX];
     size_t length = sizeof address;
     check(tw_worker_address(worker, address, &length), "tw_worker_address");
-    tw_ep_params_t params = {
-        .struct_bytes = sizeof params, .address = address, .address_length = length};
+    tw_ep_params_t params = {TW_INIT(tw_ep_params_t), .address = address, .address_length = length};
     tw_ep_h ep;
     check(tw_ep_create(worker, &params, &ep), "tw_ep_create");
     return ep;
 }
 
 static void look_at_worker(tw_worker_h worker) {
-    tw_worker_attr_t attr = {.struct_bytes = sizeof attr};
+    tw_worker_attr_t attr = {TW_INIT(tw_worker_attr_t)};
     check(tw_worker_query(worker, &attr), "tw_worker_query");
     printf("worker %llx injects up to %zu bytes\n", (unsigned long long)attr.id,
            attr.inject_bytes_max);
-    tw_worker_limits_t limits = {.struct_bytes = sizeof limits,
-                                 .multi_recv_bytes_min = 4096,
+    tw_worker_limits_t limits = {TW_INIT(tw_worker_limits_t), .multi_recv_bytes_min = 4096,
                                  .buffered_bytes_limit = attr.buffered_bytes_limit,
                                  .buffered_bytes_min = attr.buffered_bytes_min};
     check(tw_worker_set_limits(worker, &limits), "tw_worker_set_limits");
@@ -149,7 +147,7 @@ static void wait_for_several(tw_worker_h worker, tw_ep_h ep) {
 
 static void poll_worker(tw_worker_h worker, tw_ep_h ep) {
     int in = 0, out = 6;
-    const tw_op_t op = {.flags = TW_OP_COMPLETION, .context = &in};
+    const tw_op_t op = {TW_INIT(tw_op_t), .flags = TW_OP_COMPLETION, .context = &in};
     check(tw_tag_recv(worker, &in, sizeof in, 11, 0, &op, NULL), "tw_tag_recv");
     check(tw_tag_send(ep, &out, sizeof out, 11, &op, NULL), "tw_tag_send");
     tw_completion_t done[2];
@@ -158,11 +156,11 @@ static void poll_worker(tw_worker_h worker, tw_ep_h ep) {
 }
 
 static void poll_queue(tw_context_h context, tw_worker_h worker, tw_ep_h ep) {
-    const tw_cq_params_t params = {.struct_bytes = sizeof params, .capacity = 64};
+    const tw_cq_params_t params = {TW_INIT(tw_cq_params_t), .capacity = 64};
     tw_cq_h cq;
     check(tw_cq_create(context, &params, &cq), "tw_cq_create");
     int in = 0, out = 8;
-    const tw_op_t op = {.flags = TW_OP_COMPLETION | TW_OP_CQ, .cq = cq};
+    const tw_op_t op = {TW_INIT(tw_op_t), .flags = TW_OP_COMPLETION, .cq = cq};
     check(tw_tag_recv(worker, &in, sizeof in, 12, 0, &op, NULL), "tw_tag_recv");
     check(tw_tag_send(ep, &out, sizeof out, 12, NULL, NULL), "tw_tag_send");
     tw_completion_t done;
@@ -187,7 +185,7 @@ static void count_operations(tw_worker_h worker, tw_ep_h ep) {
     tw_counter_h counter;
     check(tw_counter_create(&counter), "tw_counter_create");
     int in = 0, out = 9;
-    const tw_op_t op = {.flags = TW_OP_COUNTER, .counter = counter};
+    const tw_op_t op = {TW_INIT(tw_op_t), .counter = counter};
     check(tw_tag_recv(worker, &in, sizeof in, 13, 0, &op, NULL), "tw_tag_recv");
     check(tw_tag_send(ep, &out, sizeof out, 13, &op, NULL), "tw_tag_send");
     uint64_t successes = 0, failures = 0;
@@ -207,7 +205,8 @@ static void on_done(const tw_completion_t* done) {
 static void use_own_request_memory(tw_worker_h worker, tw_ep_h ep) {
     void* memory = aligned_alloc(64, (tw_request_bytes() + 63) / 64 * 64);
     int in = 0, out = 1, is_done = 0;
-    const tw_op_t op = {.complete = on_done, .context = &is_done, .request = memory};
+    const tw_op_t op = {TW_INIT(tw_op_t), .complete = on_done, .context = &is_done,
+                        .request = memory};
     check(tw_tag_recv(worker, &in, sizeof in, 14, 0, &op, NULL), "tw_tag_recv");
     check(tw_tag_send(ep, &out, sizeof out, 14, NULL, NULL), "tw_tag_send");
     while (!is_done)
@@ -276,8 +275,8 @@ static void flush_and_close(tw_ep_h ep) {
 // ---- Connections by host and port
 
 static void on_request(void* arg, tw_conn_request_h request) {
-    tw_conn_request_attr_t attr = {.struct_bytes = sizeof attr};
-    tw_accept_params_t params = {.struct_bytes = sizeof params};
+    tw_conn_request_attr_t attr = {TW_INIT(tw_conn_request_attr_t)};
+    tw_accept_params_t params = {TW_INIT(tw_accept_params_t)};
     check(tw_conn_request_query(request, &attr), "tw_conn_request_query");
     if (attr.private_length != 0 || tw_accept(request, &params, arg) != TW_OK)
         tw_reject(request, "no", 2);
@@ -292,10 +291,10 @@ static void on_connected(void* arg, tw_ep_h ep, tw_status_t status, const void* 
 
 static void listen_and_connect(tw_worker_h server, tw_ep_h* accepted, tw_worker_h client,
                                tw_ep_h* connected) {
-    const tw_listen_params_t listening = {
-        .struct_bytes = sizeof listening, .request = on_request, .arg = accepted};
-    const tw_connect_params_t connecting = {
-        .struct_bytes = sizeof connecting, .connected = on_connected, .arg = connected};
+    const tw_listen_params_t listening = {TW_INIT(tw_listen_params_t), .request = on_request,
+                                          .arg = accepted};
+    const tw_connect_params_t connecting = {TW_INIT(tw_connect_params_t), .connected = on_connected,
+                                            .arg = connected};
     tw_listener_h listener;
     check(tw_listen(server, "127.0.0.1:0", &listening, &listener), "tw_listen");
     tw_listener_attr_t attr = {.struct_bytes = sizeof attr};
@@ -343,9 +342,9 @@ static void drop_am(tw_worker_h worker, tw_message_h kept) {
 static void send_from_mapped_memory(tw_context_h context, tw_worker_h worker, tw_ep_h ep,
                                     void* buffer, size_t bytes) {
     tw_mem_h mem;
-    tw_mem_params_t params = {.struct_bytes = sizeof params, .access = TW_ACCESS_NONE};
+    tw_mem_params_t params = {TW_INIT(tw_mem_params_t), .access = TW_ACCESS_NONE};
     check(tw_mem_map(context, buffer, bytes, &params, &mem), "tw_mem_map");
-    const tw_op_t op = {.mem = mem};
+    const tw_op_t op = {TW_INIT(tw_op_t), .mem = mem};
     tw_request_h sent = NULL, received = NULL;
     char* in = malloc(bytes);
     const tw_status_t posted = tw_tag_recv(worker, in, bytes, 15, 0, NULL, &received);
@@ -366,11 +365,11 @@ static size_t pack_key(tw_mem_h mem, char key[TW_KEY_BYTES_MAX]) {
 
 static void put_and_get(tw_ep_h ep, const void* packed, size_t length) {
     tw_key_h key;
-    tw_key_attr_t attr = {.struct_bytes = sizeof attr};
+    tw_key_attr_t attr = {TW_INIT(tw_key_attr_t)};
     check(tw_key_unpack(ep, packed, length, &key), "tw_key_unpack");
     check(tw_key_query(key, &attr), "tw_key_query");
     uint64_t out = 40, in = 0, one = 1, before = 0, two = 2;
-    const tw_op_t fenced = {.flags = TW_OP_FENCE};
+    const tw_op_t fenced = {TW_INIT(tw_op_t), .flags = TW_OP_FENCE};
     const tw_iov_t from = {&out, sizeof out}, to = {&in, sizeof in};
     tw_request_h request = NULL;
     finish(tw_put(ep, &out, sizeof out, attr.address, key, NULL, &request), &request);
@@ -392,7 +391,7 @@ static void explain_key(tw_key_h key, uint64_t address) {
     void* local = NULL;
     if (tw_key_pointer(key, address, &local) == TW_OK)
         printf("loads and stores reach it at %p\n", local);
-    tw_rma_explanation_t way = {.struct_bytes = sizeof way};
+    tw_rma_explanation_t way = {TW_INIT(tw_rma_explanation_t)};
     if (tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 4096, 0, &way) == TW_OK)
         printf("a put of 4 KiB goes by %s: %s\n", way.way, way.reason);
 }
@@ -406,7 +405,7 @@ static void* allocate(tw_context_h context, size_t bytes, tw_mem_h* mem_p) {
 // ---- Explanations and costs
 
 static void explain(tw_worker_h worker, tw_ep_h ep) {
-    tw_explanation_t why = {.struct_bytes = sizeof why};
+    tw_explanation_t why = {TW_INIT(tw_explanation_t)};
     if (tw_worker_explain(worker, "sm", 65536, TW_BUFFER_PLAIN, &why) == TW_OK)
         printf("64 KiB over sm: %s, since %s\n", why.protocols[why.chosen].name, why.rule);
     if (tw_ep_explain(ep, 65536, TW_BUFFER_PLAIN, &why) == TW_OK)
@@ -427,7 +426,7 @@ static void print_version(void) {
 // ---- Bootstrap
 
 static void exchange_addresses(const void* address, size_t bytes) {
-    tw_bootstrap_params_t params = {.struct_bytes = sizeof params, .method = TW_BOOTSTRAP_SINGLE};
+    tw_bootstrap_params_t params = {TW_INIT(tw_bootstrap_params_t), .method = TW_BOOTSTRAP_SINGLE};
     tw_bootstrap_h job;
     if (tw_bootstrap_create(&params, &job) != TW_OK) {
         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
@@ -471,7 +470,7 @@ static void run_connections(void) {
 }
 
 static void run_queue(tw_context_h context) {
-    const tw_cq_params_t params = {.struct_bytes = sizeof params};
+    const tw_cq_params_t params = {TW_INIT(tw_cq_params_t)};
     tw_cq_h cq;
     check(tw_cq_create(context, &params, &cq), "tw_cq_create");
     end_completion_threads(cq);

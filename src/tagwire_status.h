@@ -15,13 +15,16 @@ extern "C" {
 #define TAGWIRE_API __attribute__((visibility("default")))
 #endif
 
-// Initial value of a member in C++, so that `T params{}` has its size in struct_bytes. C programs
-// write it: `T params = {.struct_bytes = sizeof params}`.
+// Initial value of a member in C++, so that `T params{}` has its size in struct_bytes.
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TW_CXX_DEFAULT(...) = __VA_ARGS__
 #else
 #define TW_CXX_DEFAULT(...)
 #endif
+
+/// The first initializer of a struct with struct_bytes in C, which sets that; other fields follow,
+/// and those that are not named are 0: `tw_op_t op = {TW_INIT(tw_op_t), .context = me}`.
+#define TW_INIT(type) .struct_bytes = sizeof(type)
 
 /// Status of a call or an operation: 0 or more is no error, less is one.
 typedef enum tw_status {

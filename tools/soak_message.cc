@@ -22,12 +22,8 @@ std::size_t draw_size(Random& random) {
 }  // namespace
 
 SoakMessage draw_message(Random& random, std::uint64_t sequence, std::size_t inject_max) {
-    constexpr std::uint32_t kLevels[] = {0,
-                                         0,
-                                         TW_OP_INJECT_COMPLETE,
-                                         TW_OP_TRANSMIT_COMPLETE,
-                                         TW_OP_DELIVERY_COMPLETE,
-                                         TW_OP_MATCH_COMPLETE};
+    constexpr std::uint32_t kLevels[] = {
+        0, 0, 0, TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE};
     SoakMessage message;
     message.sequence = sequence;
     message.size = draw_size(random);

@@ -114,7 +114,7 @@ def wrong_values(root):
 
 
 def unknown_names(root):
-    """Constants and calls that pages name and no source has."""
+    """Constants and calls that pages name and no source has; one page lists names that are gone."""
     names, calls = set(), set()
     for source in (source for folder in ("src", "test", "cmake", "contrib", "vhca", "tools")
                    for source in (root / folder).rglob("*")
@@ -123,6 +123,8 @@ def unknown_names(root):
         names |= set(re.findall(r"\bTW_\w+", text))
         calls |= set(re.findall(r"\btw_\w+", text))
     for page in pages_of_today(root):
+        if page.name == "second-edition.md":
+            continue
         text = page.read_text()
         for name in sorted({*NAME.findall(text)} - names | {*CALL.findall(text)} - calls):
             yield f"{page.relative_to(root)}: names {name}, which no source has"

@@ -63,13 +63,12 @@ class BasicOp : public tw_op_t {
     /// The completion goes to this queue.
     BasicOp& completion_queue(tw_cq_h queue) {
         static_assert(!kHasCallback, "the completion goes to the callback");
-        flags |= TW_OP_CQ | TW_OP_COMPLETION;
+        flags |= TW_OP_COMPLETION;
         cq = queue;
         return *this;
     }
     /// Counts the operation when it has ended.
     BasicOp& count(tw_counter_h counting) {
-        flags |= TW_OP_COUNTER;
         counter = counting;
         return *this;
     }
@@ -82,7 +81,7 @@ class BasicOp : public tw_op_t {
 using Op = BasicOp<false>;
 using CallbackOp = BasicOp<true>;
 
-/// Handle of an operation that has neither callback nor TW_OP_COMPLETION, to test or wait for it.
+/// Handle of an operation that has neither callback, queue nor TW_OP_COMPLETION, to test or wait for it.
 /// If the handle is destroyed first, the operation goes on and its completion is not reported.
 class Request {
   public:
@@ -146,9 +145,10 @@ inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mo
 }
 
 /// Arguments of a call beside buffer, tag and peer, and where its operation goes: nothing, an Op, a
-/// Request, or {op, request}. An operation with a callback or TW_OP_COMPLETION is released by the
-/// library: give a plain tw_request_h instead of a Request. A CallbackOp with a Request does not
-/// compile; with TW_OP_COMPLETION, or a callback set in a plain tw_op_t, the Request stays empty.
+/// Request, or {op, request}. An operation with a callback, a queue or TW_OP_COMPLETION is released
+/// by the library: give a plain tw_request_h instead of a Request. A CallbackOp with a Request does
+/// not compile; with TW_OP_COMPLETION, a queue, or a callback set in a plain tw_op_t, the Request
+/// stays empty.
 class OpArgs {
   public:
     OpArgs() = default;
@@ -156,7 +156,7 @@ class OpArgs {
     OpArgs(Request& request) : request_(request.out()) {}
     OpArgs(const tw_op_t& op, Request& request) : op_(&op) {
         tw_request_h* const handle = request.out();
-        if (op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
+        if (op.complete == nullptr && op.cq == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
             request_ = handle;
     }
     OpArgs(const CallbackOp& op, Request& request) = delete;

@@ -153,7 +153,7 @@ TAGWIRE_API tw_status_t tw_am_keep(tw_am_t* am, tw_message_h* message_p);
 ///
 /// In its handler, or later if the handler has kept it; once. Afterwards the message is the
 /// library's: header and data that were kept are there no more, unless the handler still runs. `op`
-/// may have the flags TW_OP_COMPLETION, MORE, CQ, COUNTER and TRANSMIT_COMPLETE. The completion's
+/// may have the flags TW_OP_COMPLETION, MORE and TRANSMIT_COMPLETE. The completion's
 /// `tag` is the id, and its flags have TW_DONE_AM.
 ///
 /// \retval TW_OK  The data is in the buffer; `op->done` has its length.

@@ -33,7 +33,7 @@ typedef struct tw_cq_params {
 
 /// Makes a completion queue.
 ///
-/// It serves operations of all workers of its context: those that name it (TW_OP_CQ) end there.
+/// It serves operations of all workers of its context: those that name it (tw_op_t.cq) end there.
 /// `params` may be NULL. Completions of one worker are taken in the order in which its operations
 /// have ended; those of different workers in any order.
 ///
@@ -85,7 +85,7 @@ TAGWIRE_API tw_status_t tw_cq_signal(tw_cq_h cq);
 /// Makes a completion counter. It may serve any operations, workers and contexts at the same time.
 ///
 /// It counts
-/// - operations that name it (TW_OP_COUNTER). An operation whose call has returned TW_OK or
+/// - operations that name it (tw_op_t.counter). An operation whose call has returned TW_OK or
 ///   TW_INPROGRESS counts once, when it has ended and was reported; one whose call has returned an
 ///   error does not count;
 /// - messages that arrive, by their receives. Each completion of a multi-receive counts. A handler

@@ -15,36 +15,37 @@
 /// - TW_OK: complete; nothing follows. (With TW_OP_COMPLETION the call returns TW_INPROGRESS
 ///   instead, and the completion follows.)
 /// - TW_INPROGRESS: started. Its completion is reported once, inside progress: to `op->complete`;
-///   else, with TW_OP_COMPLETION, to the completion queue (tw_worker_poll(), or tw_cq_poll() with
-///   TW_OP_CQ); else to tw_request_test() and tw_request_wait() if `request_p` was given. With none
-///   of the three only a failure is reported, to the completion queue.
+///   else to the queue `op->cq` (tw_cq_poll()); else, with TW_OP_COMPLETION, to the worker's
+///   completion queue (tw_worker_poll()); else to tw_request_test() and tw_request_wait() if
+///   `request_p` was given. With none of these only a failure is reported, to the worker's
+///   completion queue.
 /// - TW_ERR_NO_RESOURCE: nothing happened. Call tw_worker_progress(), then repeat the call. The
 ///   requests (TAGWIRE_REQUESTS_MAX) or the copies for TW_OP_INJECT are used up, or the receiver
 ///   has paused this sender because its memory for unexpected messages is used up.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
-///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, the
-///   buffer is not inside `op->mem`, `op->cq` is of another context or set without TW_OP_CQ, or
-///   nobody would hear of a receive with TW_OP_CQ; the log says which.
+///   flags contradict each other, `op->struct_bytes` is not a size of this struct, `op->request`
+///   has neither callback nor queue nor TW_OP_COMPLETION, the buffer is not inside `op->mem`, or
+///   `op->cq` is of another context or has a callback beside it; the log says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
 /// \par Lifetime
 /// `op` may be NULL; it and what it points to are read during the call only, except the memory
 /// `op->request`, which belongs to the library until the completion. `request_p` may be NULL; it is
-/// written only with TW_INPROGRESS. A handle with a callback or TW_OP_COMPLETION is valid until its
-/// completion has been reported (with TW_OP_CQ another thread may take it before the call returns);
-/// any other until tw_request_free(). A buffer belongs to the library
-/// from the call until the completion: that of a send must not change, that of a receive must not
-/// be touched. Lists of elements are copied by the call.
+/// written only with TW_INPROGRESS. A handle with a callback, a queue or TW_OP_COMPLETION is valid
+/// until its completion has been reported (another thread may take it from a queue before the call
+/// returns); any other until tw_request_free(). A buffer belongs to the library from the call until
+/// the completion: that of a send must not change, that of a receive must not be touched. Lists of
+/// elements are copied by the call.
 ///
 /// \par Threads
 /// As for the worker: one thread at a time, or any thread with TW_THREAD_MULTI. Every call may be
 /// made from a callback, except those that wait. No call blocks, except those that wait. With
 /// TW_THREAD_MULTI a call may have to wait for another thread's call to end. A plain one does not
-/// (no flag but TW_OP_MORE, TW_OP_INJECT, TW_OP_INJECT_COMPLETE and, of a receive,
-/// TW_OP_COMPLETION and TW_OP_TRANSMIT_COMPLETE; no memory, source or handle) of a message that is
-/// short enough for the transport's short sends: after the first such wait it is left to that
-/// thread, and takes its place in the order of the calling thread's operations. A receive that was
-/// left is reported as one that has to wait for its message, also if that was there.
+/// (no flag but TW_OP_MORE, TW_OP_INJECT and, of a receive, TW_OP_COMPLETION and
+/// TW_OP_TRANSMIT_COMPLETE; no memory, source, queue, counter or handle) of a message that is short
+/// enough for the transport's short sends: after the first such wait it is left to that thread, and
+/// takes its place in the order of the calling thread's operations. A receive that was left is
+/// reported as one that has to wait for its message, also if that was there.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DATA_H
 #define TAGWIRE_PROTOCOLS_API_TW_DATA_H
 
@@ -155,7 +156,7 @@ TAGWIRE_API tw_status_t tw_request_cancel(tw_request_h request);
 
 /// Tests whether an operation has completed.
 ///
-/// For operations without a callback and without TW_OP_COMPLETION. The call does not progress. The
+/// For operations without a callback, a queue and TW_OP_COMPLETION. The call does not progress. The
 /// handle stays valid until tw_request_free(); `done` may be NULL.
 ///
 /// \retval TW_INPROGRESS  It has not completed; `done` is not written.
@@ -166,7 +167,7 @@ TAGWIRE_API tw_status_t tw_request_test(tw_request_h request, tw_completion_t* d
 
 /// Progresses until an operation has completed.
 ///
-/// For operations without a callback and without TW_OP_COMPLETION. `timeout_ns` UINT64_MAX: no
+/// For operations without a callback, a queue and TW_OP_COMPLETION. `timeout_ns` UINT64_MAX: no
 /// limit. Neither tw_worker_signal() nor a signal handler ends this wait. The handle stays valid
 /// until tw_request_free(). With TW_THREAD_MULTI several threads may wait, each for operations of
 /// its own; the worker's lock is not held while they sleep.
@@ -175,7 +176,7 @@ TAGWIRE_API tw_status_t tw_request_test(tw_request_h request, tw_completion_t* d
 ///     be NULL, is filled.
 /// \retval TW_INPROGRESS  `timeout_ns` have passed, and it has not completed.
 /// \retval TW_ERR_INVALID_PARAM  Called from a callback, or the completion is reported elsewhere (a
-///     callback, TW_OP_COMPLETION), or `mode` is unknown.
+///     callback, a queue), or `mode` is unknown.
 /// \retval TW_ERR_IO_ERROR  TW_WAIT_SLEEP: as tw_worker_fd(). TW_ERR_UNSUPPORTED likewise.
 /// \retval TW_ERR_NO_MEMORY  Out of memory; the operation goes on.
 TAGWIRE_API tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode,
@@ -205,7 +206,7 @@ TAGWIRE_API tw_status_t tw_wait_all(const tw_request_h* requests, size_t count, 
 
 /// Releases the handle of an operation.
 ///
-/// For operations without a callback and without TW_OP_COMPLETION. An operation that has not
+/// For operations without a callback, a queue and TW_OP_COMPLETION. An operation that has not
 /// completed goes on, its buffer stays the library's, and nobody is told of its completion. NULL is
 /// ignored.
 TAGWIRE_API void tw_request_free(tw_request_h request);

@@ -5,14 +5,13 @@
 ///
 /// \par Versions
 /// Programs and library may be built with different versions of these headers (TW_VERSION). A
-/// struct that a program allocates therefore has one of
-/// - struct_bytes, its size in the program's header: the library treats fields that this header
-///   lacks as 0 and does not write them. It refuses a size of 0, or one above its own, with
-///   TW_ERR_INVALID_PARAM and logs it.
-/// - `reserved` room at the end. The library does not write that of a tw_completion_t.
-/// - flags that announce fields: a call reads a later field of tw_op_t only if its flag is set,
-///   and refuses unknown flags. `flags` of tw_completion_t tells which of its
-///   fields have a value.
+/// struct that a program allocates therefore begins with struct_bytes, its size in the program's
+/// header, which TW_INIT() sets in C and `T object{}` in C++: the library treats fields that this
+/// header lacks as 0 and does not write them. It refuses a size of 0, or one above its own, with
+/// TW_ERR_INVALID_PARAM and logs it. Elements of arrays have none: tw_iov_t is struct iovec;
+/// tw_completion_t, tw_worker_counter_t, tw_cost_sample_t and tw_protocol_cost_t have `reserved`
+/// room at their end, which the library does not write in a completion, whose `flags` tell which
+/// fields have a value.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
 #define TAGWIRE_PROTOCOLS_API_TW_DEF_H
 
@@ -99,10 +98,11 @@ typedef enum tw_flush_level {
 /// refuse it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
 enum tw_op_flag {
     /// (all) The completion is always reported, even if the operation completes within the call:
-    /// to tw_op_t.complete, or, without one, to tw_op_t.cq (TW_OP_CQ) or the worker's completion
-    /// queue. The call returns TW_INPROGRESS in any case.
+    /// to tw_op_t.complete, or, without one, to tw_op_t.cq or the worker's completion queue. The
+    /// call returns TW_INPROGRESS in any case.
     TW_OP_COMPLETION = 1 << 0,
-    /// (all) More calls follow at once. A hint.
+    /// (all) More calls follow at once: messages over a transport that gathers them (tcp) may wait
+    /// for those, and leave with them. The last call of a burst has no such flag.
     TW_OP_MORE = 1 << 1,
     /// (send) The buffer may be reused as soon as the call returns. At most
     /// tw_worker_attr_t.inject_bytes_max; TW_ERR_NO_RESOURCE while the library's copies are used
@@ -111,36 +111,34 @@ enum tw_op_flag {
     /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion. (put)
     /// The target is told that the data is there: tw_rma_event_cb_t.
     TW_OP_IMM = 1 << 3,
-    /// (send) Complete when the buffer may be reused. The default.
-    TW_OP_INJECT_COMPLETE = 1 << 4,
     /// (send) Complete when nothing of the message needs to be kept by the sender: it has reached
     /// the peer's memory. (recv) No effect: data is visible to every thread when it completes.
-    TW_OP_TRANSMIT_COMPLETE = 1 << 5,
+    TW_OP_TRANSMIT_COMPLETE = 1 << 4,
     /// (send) Complete when the message is in the receiver's buffer, or was discarded.
-    TW_OP_DELIVERY_COMPLETE = 1 << 6,
+    TW_OP_DELIVERY_COMPLETE = 1 << 5,
     /// (send) Complete when the message was matched by a receive, or was discarded.
-    TW_OP_MATCH_COMPLETE = 1 << 7,
+    TW_OP_MATCH_COMPLETE = 1 << 6,
     /// (send) Begin this message, and all later ones to the same peer, only after everything sent
     /// to that peer before has completed; with several transmit contexts, operations of the calling
     /// thread. (flush, close) No effect: they are behind everything before them.
-    TW_OP_FENCE = 1 << 8,
+    TW_OP_FENCE = 1 << 7,
     /// (recv) Look for a message that this receive would match, without posting the receive.
     /// Completes within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
     /// immediate and source. A peek does not progress: a loop of peeks must call
     /// tw_worker_progress(). If a buffer is given and all data has arrived, as much as fits is
     /// copied, and `buffer` of the completion is set. The message stays.
-    TW_OP_PEEK = 1 << 9,
+    TW_OP_PEEK = 1 << 8,
     /// (recv) With PEEK: claims the message that is found; `message` of the completion names it.
     /// Alone: receives the claimed message tw_op_t.message; tag, mask and source are ignored.
-    TW_OP_CLAIM = 1 << 10,
+    TW_OP_CLAIM = 1 << 9,
     /// (recv) With PEEK: drops the message that is found. With CLAIM: drops tw_op_t.message.
-    TW_OP_DISCARD = 1 << 11,
+    TW_OP_DISCARD = 1 << 10,
     /// (tw_msg_recv) The buffer receives messages, one behind the other, until fewer than
     /// tw_worker_attr_t.multi_recv_bytes_min bytes are left. Each message is reported with a
     /// completion whose `buffer` points to it. A last completion, of no message, has
     /// TW_DONE_MULTI_RECV: all messages are complete, and the buffer is the program's again. The
-    /// call returns TW_INPROGRESS. Needs one buffer, and a callback or TW_OP_COMPLETION.
-    TW_OP_MULTI_RECV = 1 << 12,
+    /// call returns TW_INPROGRESS. Needs one buffer, and a callback, a queue or TW_OP_COMPLETION.
+    TW_OP_MULTI_RECV = 1 << 11,
     /// (recv) The library provides the buffer; buffer, length, list and handle of the call are
     /// ignored. The receive completes when a message has matched and enough of it has arrived. The
     /// completion has TW_DONE_BUFFERED, and its `buffer` and `length` give the data: the whole
@@ -150,27 +148,19 @@ enum tw_op_flag {
     /// MULTI_RECV (tw_msg_recv) the receive stays posted, and completes once for each message until
     /// it is cancelled. fi_msg(3) and fi_tagged(3) call these buffered receives and variable-length
     /// messages.
-    TW_OP_BUFFERED = 1 << 13,
-    /// (all) tw_op_t.cq takes the place of the worker's completion queue for this operation: with
-    /// TW_OP_COMPLETION its completion goes there, and its failure if nobody asked for its
-    /// completion. Not with a callback. A receive needs TW_OP_COMPLETION, a handle or a counter as
-    /// well. Without this flag tw_op_t.cq is NULL.
-    TW_OP_CQ = 1 << 14,
-    /// (all) tw_op_t.counter counts the operation when it has ended, however its end is reported:
-    /// behind the callback, or when the completion is in its queue.
-    TW_OP_COUNTER = 1 << 15,
+    TW_OP_BUFFERED = 1 << 12,
     /// (tw_am_send) The message is sent although the peer has paused messages (TW_ERR_NO_RESOURCE
     /// of tw_data.h), and comes with its data in any case, never with TW_AM_RNDV. It passes
     /// messages that wait at this side; urgent messages among themselves keep their order. Header
-    /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion beyond
-    /// TW_OP_INJECT_COMPLETE. For protocols whose peer waits for a reply while it receives nothing.
-    TW_OP_URGENT = 1 << 16,
+    /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion. For
+    /// protocols whose peer waits for a reply while it receives nothing.
+    TW_OP_URGENT = 1 << 13,
     /// (send, put, atomic without a result) Complete when this process is needed no longer for the
     /// operation: TW_FLUSH_SENT says what that is for each transport. A send does not complete
     /// while its message waits here for the connection or for room. Weaker than
     /// TW_OP_TRANSMIT_COMPLETE: no progress of the peer is waited for once the transport has the
     /// message. Not with TW_OP_URGENT.
-    TW_OP_SENT_COMPLETE = 1 << 17
+    TW_OP_SENT_COMPLETE = 1 << 14
 };
 
 /// Flags of a completion.
@@ -214,16 +204,17 @@ typedef struct tw_completion {
 /// during the call.
 typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
 
-/// Parameters of an operation besides buffer, tag and peer; NULL and zeroes are the defaults. Later
-/// versions add fields at the end, each announced by a flag.
+/// Parameters of an operation besides buffer, tag and peer. Zeroes are the defaults of all but
+/// struct_bytes.
 typedef struct tw_op {
-    uint32_t flags;  ///< TW_OP_x.
+    size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_op));  ///< sizeof(tw_op_t).
+    uint32_t flags;                                            ///< TW_OP_x.
     void* context;
     /// Runs inside progress when the operation completes after the call; with TW_OP_COMPLETION also
     /// when it completes within the call. NULL: see "Statuses" in tw_data.h.
     tw_complete_cb_t complete;
     /// Memory of the program for the operation while it lasts: tw_request_bytes() bytes, aligned
-    /// to 64; needs `complete` or TW_OP_COMPLETION. NULL: the worker's pool.
+    /// to 64; needs `complete`, `cq` or TW_OP_COMPLETION. NULL: the worker's pool.
     void* request;
     uint64_t imm;
     tw_mem_h mem;          ///< Handle that covers the whole buffer, or every element of the list.
@@ -232,8 +223,13 @@ typedef struct tw_op {
     /// Filled if the operation completes within the call (any status but TW_INPROGRESS and
     /// TW_ERR_NO_RESOURCE); may be NULL.
     tw_completion_t* done;
-    tw_cq_h cq;            ///< TW_OP_CQ: a queue of the worker's context.
-    tw_counter_h counter;  ///< TW_OP_COUNTER.
+    /// A queue of the worker's context, which the completion goes to when the operation completes
+    /// after the call; with TW_OP_COMPLETION also when it completes within the call. Not with
+    /// `complete`. NULL: see "Statuses" in tw_data.h.
+    tw_cq_h cq;
+    /// Counts the operation when it has ended, however its end is reported: behind the callback, or
+    /// when the completion is in its queue. NULL: nothing is counted.
+    tw_counter_h counter;
 } tw_op_t;
 
 /// An element of a list, laid out as struct iovec.

@@ -16,7 +16,6 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_MORE, "TW_OP_MORE"},
         {TW_OP_INJECT, "TW_OP_INJECT"},
         {TW_OP_IMM, "TW_OP_IMM"},
-        {TW_OP_INJECT_COMPLETE, "TW_OP_INJECT_COMPLETE"},
         {TW_OP_TRANSMIT_COMPLETE, "TW_OP_TRANSMIT_COMPLETE"},
         {TW_OP_DELIVERY_COMPLETE, "TW_OP_DELIVERY_COMPLETE"},
         {TW_OP_MATCH_COMPLETE, "TW_OP_MATCH_COMPLETE"},
@@ -26,8 +25,6 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_DISCARD, "TW_OP_DISCARD"},
         {TW_OP_MULTI_RECV, "TW_OP_MULTI_RECV"},
         {TW_OP_BUFFERED, "TW_OP_BUFFERED"},
-        {TW_OP_CQ, "TW_OP_CQ"},
-        {TW_OP_COUNTER, "TW_OP_COUNTER"},
         {TW_OP_URGENT, "TW_OP_URGENT"},
         {TW_OP_SENT_COMPLETE, "TW_OP_SENT_COMPLETE"},
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/facade/check_call.hpp"
 
+#include <memory>
 #include <utility>
 
 #include "protocols/api/tw_memory.h"
@@ -9,6 +10,7 @@
 #include "protocols/request/context.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/outgoing.hpp"
+#include "protocols/request/refuse.hpp"
 #include "protocols/wire/am_part.hpp"
 #include "ucs/log/log.hpp"
 
@@ -23,20 +25,33 @@ constexpr std::uint32_t kNotUrgent =
 
 /// nullptr: they are right.
 const char* wrong_with_ends(const Context& context, const tw_op_t& op) {
-    if ((op.flags & TW_OP_COUNTER) != 0 && op.counter == nullptr)
-        return "TW_OP_COUNTER needs op->counter";
-    if ((op.flags & TW_OP_CQ) == 0)
-        return op.cq == nullptr ? nullptr : "op->cq needs TW_OP_CQ";
+    const bool is_told = op.complete != nullptr || op.cq != nullptr;
+    if (op.request != nullptr && !is_told && (op.flags & TW_OP_COMPLETION) == 0)
+        return "op->request needs op->complete, op->cq or TW_OP_COMPLETION as well";
     if (op.cq == nullptr)
-        return "TW_OP_CQ needs op->cq";
+        return nullptr;
     if (op.complete != nullptr)
-        return "TW_OP_CQ cannot be combined with op->complete";
+        return "op->cq cannot be combined with op->complete";
     if (&queue_of(op.cq).context() != &context)
         return "op->cq is a queue of another context";
     return nullptr;
 }
 
 }  // namespace
+
+void WholeOp::fill(const tw_op_t& given) {
+    if (ucs::has_size(given)) {
+        std::construct_at(&full_, ucs::read_sized(given));
+        op_ = &full_;
+    } else {
+        wrong_bytes_ = given.struct_bytes;
+        op_ = nullptr;
+    }
+}
+
+tw_status_t WholeOp::refuse(const char* call) const {
+    return refuse_size(call, "op", wrong_bytes_, sizeof(tw_op_t));
+}
 
 tw_status_t refuse_null(const char* call, const char* argument) {
     TW_LOG_ERROR("%s: %s is NULL", call, argument);
@@ -64,10 +79,6 @@ tw_status_t check_op(const char* call, const Context& context, const tw_op_t& op
     if ((op.flags & ~allowed) != 0) {
         TW_LOG_ERROR("%s: flags %s are not valid for this call; it accepts %s", call,
                      op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
-        return TW_ERR_INVALID_PARAM;
-    }
-    if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
-        TW_LOG_ERROR("%s: op->request needs op->complete or TW_OP_COMPLETION as well", call);
         return TW_ERR_INVALID_PARAM;
     }
     if (const char* wrong = wrong_with_ends(context, op)) {

@@ -14,13 +14,43 @@ class Context;
 struct Outgoing;
 
 // Flags that calls accept.
-inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_CQ | TW_OP_COUNTER;
+inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE;
 inline constexpr std::uint32_t kFlushFlags = kAnyFlags | TW_OP_FENCE;
 inline constexpr std::uint32_t kSendFlags =
-    kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE | TW_OP_TRANSMIT_COMPLETE |
-    TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE | TW_OP_FENCE;
+    kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
+    TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE | TW_OP_FENCE;
 inline constexpr std::uint32_t kAmSendFlags =
     (kSendFlags & ~std::uint32_t{TW_OP_IMM}) | TW_OP_URGENT;
+
+/// The operation of a call as this library knows it: the program may have been built with a header
+/// whose tw_op_t has fewer fields.
+class WholeOp {
+  public:
+    explicit WholeOp(const tw_op_t* given) : op_(given) {
+        if (given != nullptr && given->struct_bytes != sizeof(tw_op_t)) [[unlikely]]
+            fill(*given);
+    }
+    WholeOp(const WholeOp&) = delete;
+    WholeOp& operator=(const WholeOp&) = delete;
+
+    /// nullptr: the call has none, or one whose size is wrong.
+    const tw_op_t* get() const { return op_; }
+    /// TW_ERR_INVALID_PARAM and a message, if the size is wrong.
+    tw_status_t check(const char* call) const {
+        return wrong_bytes_ == kNone ? TW_OK : refuse(call);
+    }
+
+  private:
+    static constexpr std::size_t kNone = SIZE_MAX;
+    [[gnu::noinline, gnu::cold]] void fill(const tw_op_t& given);
+    [[gnu::noinline, gnu::cold]] tw_status_t refuse(const char* call) const;
+
+    const tw_op_t* op_;
+    std::size_t wrong_bytes_ = kNone;
+    union {
+        tw_op_t full_;  // an older one, with zeroes for what it lacks
+    };
+};
 
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument);
 

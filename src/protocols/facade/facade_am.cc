@@ -61,9 +61,11 @@ tw_status_t check(const char* call, const AmSend& wanted) {
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
     const AmPart am = wanted.part();
+    const WholeOp op(wanted.op);
+    status = op.check(call);
     const Outgoing message{wanted.data, wanted.length, wanted.list,      wanted.count, am.word(),
-                           false,       wanted.op,     wanted.request_p, &am};
-    if (wanted.op != nullptr)
+                           false,       op.get(),      wanted.request_p, &am};
+    if (op.get() != nullptr)
         status = check_send(call, ep.worker.context(), message);
     return status == TW_OK ? ep.send(message) : status;
 } catch (const std::bad_alloc&) {
@@ -101,8 +103,11 @@ tw_status_t receive(const char* call, tw_worker_h handle, Incoming wanted,
     WorkerCore& worker = core_of(handle);
     const Entry entry(worker);
     const LeavesWork work(worker);
-    tw_op_t how = wanted.op == nullptr ? kPlainOp : *wanted.op;
-    tw_status_t status = check_op(call, worker.context(), how, kAmRecvFlags);
+    const WholeOp op(wanted.op);
+    tw_op_t how = op.get() == nullptr ? kPlainOp : *op.get();
+    tw_status_t status = op.check(call);
+    if (status == TW_OK)
+        status = check_op(call, worker.context(), how, kAmRecvFlags);
     if (status == TW_OK) {
         status = check_memory(call, worker.context(), how, wanted.base, wanted.length, wanted.list,
                               wanted.count);

@@ -21,8 +21,11 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
                                      TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV |
                                      TW_OP_BUFFERED;
 
-[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to,
-                                        const Outgoing& message) try {
+[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to, Outgoing message) try {
+    const WholeOp op(message.op);
+    if (const tw_status_t status = op.check(call); status != TW_OK)
+        return status;
+    message.op = op.get();
     Endpoint& ep = way_of(to);
     if (message.base == nullptr && message.length > 0 && message.list == nullptr)
         return refuse_null(call, "buffer");
@@ -195,12 +198,9 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
         wrong = "TW_OP_MULTI_RECV is for tw_msg_recv() only";
     else if (takes_many && wanted.list != nullptr)
         wrong = "TW_OP_MULTI_RECV needs one buffer, not a list";
-    else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
-        wrong = "TW_OP_MULTI_RECV needs op->complete or TW_OP_COMPLETION";
-    else if ((op.flags & TW_OP_CQ) != 0 && (op.flags & (TW_OP_COMPLETION | TW_OP_COUNTER)) == 0 &&
-             wanted.request_p == nullptr && !peeks && !claims)
-        wrong =
-            "TW_OP_CQ without TW_OP_COMPLETION, handle or counter: nobody would hear of the end";
+    else if (takes_many && op.complete == nullptr && op.cq == nullptr &&
+             (op.flags & TW_OP_COMPLETION) == 0)
+        wrong = "TW_OP_MULTI_RECV needs op->complete, op->cq or TW_OP_COMPLETION";
     if (wrong == nullptr)
         return TW_OK;
     TW_LOG_ERROR("%s: %s", call, wrong);
@@ -226,6 +226,10 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
 }
 
 tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try {
+    const WholeOp op(wanted.op);
+    if (const tw_status_t status = op.check(call); status != TW_OK)
+        return status;
+    wanted.op = op.get();
     if (wanted.op != nullptr && (wanted.op->flags & TW_OP_BUFFERED) != 0) {
         wanted.base = nullptr;
         wanted.length = 0;

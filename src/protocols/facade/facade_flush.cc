@@ -16,15 +16,20 @@ bool is_level_of_flush(tw_flush_level_t level) {
     return level == TW_FLUSH_DELIVERED || level == TW_FLUSH_SENT;
 }
 
-/// Checks the level and `op` of a call on the worker.
+tw_status_t check_whole(const char* call, const WorkerCore& worker, const WholeOp& whole) {
+    const tw_op_t* const op = whole.get();
+    return op == nullptr ? whole.check(call) : check_op(call, worker.context(), *op, kFlushFlags);
+}
+
+/// Checks the level and the operation of a call on the worker.
 tw_status_t check_flush(const char* call, const WorkerCore& worker, tw_flush_level_t level,
-                        const tw_op_t* op) {
+                        const WholeOp& whole) {
     if (!is_level_of_flush(level)) {
         TW_LOG_ERROR("%s: level is %d; expected TW_FLUSH_DELIVERED or TW_FLUSH_SENT", call,
                      static_cast<int>(level));
         return TW_ERR_INVALID_PARAM;
     }
-    return op == nullptr ? TW_OK : check_op(call, worker.context(), *op, kFlushFlags);
+    return check_whole(call, worker, whole);
 }
 
 tw_status_t close_failed(Worker& worker, Endpoint& ep) {
@@ -54,11 +59,13 @@ constexpr const char* kFlushCall = "tw_ep_flush";
 
 /// tw_ep_flush(), where something may be under way.
 [[gnu::noinline]] tw_status_t flush_slowly(tw_ep_h handle, tw_flush_level_t level,
-                                           const tw_op_t* op, tw_request_h* request_p) try {
+                                           const tw_op_t* given, tw_request_h* request_p) try {
     if (handle == nullptr)
         return refuse_null(kFlushCall, "ep");
     Endpoint& ep = endpoint_of(handle);
-    const tw_status_t status = check_flush(kFlushCall, ep.worker, level, op);
+    const WholeOp whole(given);
+    const tw_op_t* const op = whole.get();
+    const tw_status_t status = check_flush(kFlushCall, ep.worker, level, whole);
     if (status != TW_OK)
         return status;
     const Entry entry(ep.worker);
@@ -83,20 +90,21 @@ tw_status_t tw_ep_flush(tw_ep_h ep, tw_flush_level_t level, const tw_op_t* op,
     return flush_slowly(ep, level, op, request_p);
 }
 
-tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t level, const tw_op_t* op,
+tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t level, const tw_op_t* given,
                             tw_request_h* request_p) try {
     TW_REFUSE_NULL(worker);
-    const tw_status_t status = check_flush(__func__, worker_of(worker), level, op);
+    const WholeOp whole(given);
+    const tw_status_t status = check_flush(__func__, worker_of(worker), level, whole);
     if (status != TW_OK)
         return status;
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
-    return flush_endpoints(worker_of(worker), level, op, request_p);
+    return flush_endpoints(worker_of(worker), level, whole.get(), request_p);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
 
-tw_status_t tw_ep_close(tw_ep_h handle, tw_flush_level_t level, const tw_op_t* op,
+tw_status_t tw_ep_close(tw_ep_h handle, tw_flush_level_t level, const tw_op_t* given,
                         tw_request_h* request_p) try {
     TW_REFUSE_NULL(handle);
     Endpoint& ep = endpoint_of(handle);
@@ -105,11 +113,10 @@ tw_status_t tw_ep_close(tw_ep_h handle, tw_flush_level_t level, const tw_op_t* o
         TW_REFUSE(TW_ERR_INVALID_PARAM,
                   "level is %d; expected TW_FLUSH_DELIVERED, TW_FLUSH_SENT or TW_CLOSE_FORCE",
                   static_cast<int>(level));
-    if (op != nullptr) {
-        const tw_status_t status = check_op(__func__, ep.worker.context(), *op, kFlushFlags);
-        if (status != TW_OK)
-            return status;
-    }
+    const WholeOp whole(given);
+    const tw_op_t* const op = whole.get();
+    if (const tw_status_t right = check_whole(__func__, ep.worker, whole); right != TW_OK)
+        return right;
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
     if (!is_forced && ep.close_failure() != UCS_OK)

@@ -22,9 +22,9 @@ using tagwire::ucs::write_sized;
 namespace {
 
 constexpr std::uint32_t kGetFlags = kAnyFlags | TW_OP_FENCE;
-constexpr std::uint32_t kAtomicFlags = kGetFlags | TW_OP_INJECT | TW_OP_INJECT_COMPLETE |
-                                       TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
-                                       TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE;
+constexpr std::uint32_t kAtomicFlags = kGetFlags | TW_OP_INJECT | TW_OP_TRANSMIT_COMPLETE |
+                                       TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE |
+                                       TW_OP_SENT_COMPLETE;
 constexpr std::uint32_t kPutFlags = kAtomicFlags | TW_OP_IMM;
 
 /// A kind of calls, for messages and checks.
@@ -91,6 +91,10 @@ tw_status_t run(const Kind& kind, tw_ep_h handle, tw_key_h key, RmaCall call) tr
     }
     if (tagwire::ucs::reserve_is_low())
         return TW_ERR_NO_MEMORY;
+    const WholeOp op(call.op);
+    if (const tw_status_t status = op.check(kind.call); status != TW_OK)
+        return status;
+    call.op = op.get();
     Endpoint& to = endpoint_of(handle);
     Endpoint& ep = way_of(to);
     call.what.key = &key_of(key);
@@ -151,7 +155,8 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
                                                            std::size_t length) {
     if (op == nullptr)
         return true;
-    if ((op->flags & ~flags) != 0 || op->request != nullptr || op->done != nullptr)
+    if (op->struct_bytes != sizeof(tw_op_t) || (op->flags & ~flags) != 0 ||
+        !are_null(op->request, op->done, op->cq, op->counter))
         return false;
     return op->mem == nullptr || (&memory_of(op->mem).context() == &ep.worker.context() &&
                                   memory_of(op->mem).covers(buffer, length));

@@ -110,8 +110,9 @@ struct alignas(4) RequestState {  // one word to write
     RequestKind kind : 3 = RequestKind::kSend;
     bool is_whole : 1 = false;  // all of it is valid
     bool is_tagged : 1 = false;
-    bool is_foreign : 1 = false;    // memory of the program
-    bool was_named : 1 = false;     // the call gave its handle to the program
+    bool is_foreign : 1 = false;  // memory of the program
+    // The call gave its handle to the program, and no queue was named.
+    bool is_tested : 1 = false;
     bool is_abandoned : 1 = false;  // the program has released the handle
     bool in_call : 1 = false;       // the call that made it has not returned
     bool has_ended : 1 = false;
@@ -168,8 +169,8 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     Transmission* transmission;
     DeviceReceive* on_device;
     RmaOp* rma;                     // kRma
-    CompletionQueue* cq;            // TW_OP_CQ
-    CompletionCounter* counter;     // TW_OP_COUNTER
+    CompletionQueue* cq;            // of tw_op_t
+    CompletionCounter* counter;     // of tw_op_t
     std::byte* am_header;           // the program's, of an active message; a copy
     std::uint32_t am_header_bytes;  // at most TW_AM_HEADER_MAX
     KeptCompletion kept;            // when it has ended and `cq` was full
@@ -193,7 +194,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     const void* companion() const { return context; }
     /// The program tests it.
     bool is_for_test() const {
-        return was_named && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;
+        return is_tested && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;
     }
 };
 

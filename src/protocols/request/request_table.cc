@@ -158,16 +158,16 @@ Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* r
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
     const RequestState state{.kind = kind,
                              .is_foreign = how.request != nullptr,
-                             .was_named = request_p != nullptr,
+                             .is_tested = request_p != nullptr && how.cq == nullptr,
                              .in_call = true};
     void* memory = state.is_foreign ? how.request : request_memory();
     if (memory == nullptr)
         return nullptr;
     auto* request = ::new (memory) Request(port_.worker, how, state);
     request->make_whole();
-    if ((how.flags & (TW_OP_CQ | TW_OP_COUNTER)) != 0) {
-        request->name((how.flags & TW_OP_CQ) != 0 ? &queue_of(how.cq) : nullptr,
-                      (how.flags & TW_OP_COUNTER) != 0 ? &counter_of(how.counter) : nullptr);
+    if (how.cq != nullptr || how.counter != nullptr) {
+        request->name(how.cq == nullptr ? nullptr : &queue_of(how.cq),
+                      how.counter == nullptr ? nullptr : &counter_of(how.counter));
     }
     return request;
 }
@@ -335,10 +335,10 @@ void RequestTable::report(Request& request) {
     // A close that nobody asks about is told to nobody: it has no queue to wait in for a program
     // that does not look for ends.
     const bool is_quiet = request.done.status == TW_OK || request.kind == RequestKind::kClose;
-    if ((request.flags & TW_OP_COMPLETION) == 0 && is_quiet)
-        release(request);
-    else if (request.cq != nullptr)
+    if (request.cq != nullptr)
         queue_up(request);
+    else if ((request.flags & TW_OP_COMPLETION) == 0 && is_quiet)
+        release(request);
     else
         completed_.push_back(request);
 }

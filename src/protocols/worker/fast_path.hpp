@@ -25,12 +25,10 @@ namespace tagwire::proto {
 inline constexpr std::uint32_t kPlainReceiveFlags =
     TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
 
-/// The receive is plain, but perhaps names a source. Each field is compared where it is: no
-/// register is used, so that none has to be saved.
+/// The receive is plain, but perhaps names a source.
 inline bool is_plain_but_for_source(const tw_op_t& op) {
-    // A callback is told, whatever else is set: that is the usual case, and reads no more of `op`.
-    return (op.flags & ~kPlainReceiveFlags) == 0 && op.mem == nullptr && op.request == nullptr &&
-           (op.complete != nullptr || op.cq == nullptr);
+    return op.struct_bytes == sizeof(tw_op_t) && (op.flags & ~kPlainReceiveFlags) == 0 &&
+           are_null(op.mem, op.request, op.cq, op.counter);
 }
 
 inline bool is_plain_receive(const tw_op_t& op) {
@@ -109,7 +107,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
     request->mask = mask;
     request->source = source;
     if (request_p != nullptr) {
-        request->was_named = true;
+        request->is_tested = true;
         *request_p = request;
     }
     in.posted.post(*request);

@@ -55,7 +55,7 @@ class MsgCq : public PairTest {
         return how;
     }
     static tw_op_t to(const CqPtr& cq, void* context, std::uint32_t flags = TW_OP_COMPLETION) {
-        tw_op_t how = plain(context, flags | TW_OP_CQ);
+        tw_op_t how = plain(context, flags);
         how.cq = cq.get();
         return how;
     }
@@ -73,7 +73,6 @@ class MsgCq : public PairTest {
         return all;
     }
     static tw_op_t counted(tw_op_t how, const CounterPtr& counter) {
-        how.flags |= TW_OP_COUNTER;
         how.counter = counter.get();
         return how;
     }
@@ -192,22 +191,27 @@ TEST_F(MsgCq, the_messages_of_a_multi_receive_end_in_the_queue) {
     EXPECT_NE(last.flags & TW_DONE_MULTI_RECV, 0U);
 }
 
-TEST_F(MsgCq, a_failure_that_nobody_asked_for_is_reported_to_the_queue) {
+TEST_F(MsgCq, what_ends_after_its_call_is_reported_to_the_queue_without_a_flag) {
     const CqPtr cq = make_cq();
     char byte = 0;
     int mark = 0;
-    const CounterPtr counter = make_counter();
-    const tw_op_t recv = counted(to(cq, &mark, 0), counter);
+    const tw_op_t recv = to(cq, &mark, 0);
     tw_request_h request = nullptr;
-    ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &recv, nullptr), TW_INPROGRESS);
-    const tw_op_t named = to(cq, &byte);
-    ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 2, 0, &named, &request), TW_INPROGRESS);
-    send(node(1), node(0), Bytes(2), 1);  // it is too long
-    const tw_completion_t done = next_of(cq);
-    EXPECT_EQ(done.status, TW_ERR_MESSAGE_TRUNCATED);
-    EXPECT_EQ(done.context, &mark);
+    for (const std::size_t length : {1, 2}) {  // the second is too long
+        ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &recv, nullptr), TW_INPROGRESS);
+        send(node(1), node(0), Bytes(length), 1);
+        const tw_completion_t done = next_of(cq);
+        EXPECT_EQ(done.status, length == 1 ? TW_OK : TW_ERR_MESSAGE_TRUNCATED);
+        EXPECT_EQ(done.context, &mark);
+    }
+    ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 2, 0, &recv, &request), TW_INPROGRESS);
     tw_request_cancel(request);
     EXPECT_EQ(next_of(cq).status, TW_ERR_CANCELED);
+    // What ends within its call is told by that alone.
+    send(node(1), node(0), Bytes(1), 3);
+    run_some();
+    EXPECT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 3, 0, &recv, nullptr), TW_OK);
+    EXPECT_EQ(count_of(cq), 0U);
 }
 
 TEST_F(MsgCq, flushes_and_closes_end_in_the_queue) {
@@ -244,20 +248,12 @@ TEST_F(MsgCq, what_cannot_be_is_refused_with_a_sentence) {
                       TW_ERR_INVALID_PARAM);
         });
     };
-    tw_op_t how = plain(nullptr, TW_OP_CQ);
-    refused("TW_OP_CQ needs op->cq", how);
-    how.cq = cq.get();
-    refused("TW_OP_CQ without TW_OP_COMPLETION, handle or counter", how);
-    how = plain(nullptr, TW_OP_COMPLETION);
-    how.cq = cq.get();
-    refused("op->cq needs TW_OP_CQ", how);
-    how = plain(nullptr, TW_OP_CQ);
+    tw_op_t how = plain();
     how.cq = foreign;
     refused("op->cq is a queue of another context", how);
     how.cq = cq.get();
     how.complete = [](const tw_completion_t*) {};
-    refused("TW_OP_CQ cannot be combined with op->complete", how);
-    refused("TW_OP_COUNTER needs op->counter", plain(nullptr, TW_OP_COUNTER));
+    refused("op->cq cannot be combined with op->complete", how);
     expect_logged("completion queues first", [&] { tw_context_destroy(other_context); });
     tw_cq_destroy(foreign);
     tw_context_destroy(other_context);
@@ -457,7 +453,7 @@ TEST_F(MsgCounter, failures_count_apart_and_refused_calls_do_not) {
     EXPECT_EQ(tw_request_cancel(request), TW_OK);
     run_until([&] { return read(counter).second == 1; });
     EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
-    how.flags = TW_OP_COUNTER | TW_OP_PEEK;
+    how.flags = TW_OP_PEEK;
     EXPECT_EQ(tw_tag_recv(node(0).worker(), nullptr, 0, 1, 0, &how, nullptr), TW_ERR_NO_MESSAGE);
     EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
 }

@@ -296,7 +296,6 @@ TEST_F(MsgRmaCounter, receives_and_handlers_count_messages_that_arrive) {
         EXPECT_EQ(tw_counter_wait(handled, kMessages, UINT64_MAX), TW_OK);
     });
     tw_op_t how{};
-    how.flags = TW_OP_COUNTER;
     how.counter = counter();
     std::vector<std::uint64_t> numbers(kMessages), sent(kMessages);
     for (std::uint64_t i = 0; i < kMessages; ++i)

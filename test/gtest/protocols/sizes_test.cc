@@ -12,14 +12,14 @@ namespace {
 namespace msg = tagwire::msg;
 
 // Programs of 0.1 have these compiled in. Fields are added behind these, or in the room.
-static_assert(offsetof(tw_op_t, complete) == 16 && offsetof(tw_op_t, request) == 24);
-static_assert(offsetof(tw_op_t, source) == 48 && offsetof(tw_op_t, done) == 64);
+static_assert(offsetof(tw_op_t, complete) == 24 && offsetof(tw_op_t, request) == 32);
+static_assert(offsetof(tw_op_t, source) == 56 && offsetof(tw_op_t, done) == 72);
 static_assert(offsetof(tw_completion_t, status) == 16 && offsetof(tw_completion_t, length) == 24);
 static_assert(offsetof(tw_completion_t, source) == 64 && offsetof(tw_completion_t, message) == 80);
 static_assert(sizeof(tw_completion_t) == 128 && sizeof(tw_iov_t) == 16);
 static_assert(sizeof(tw_am_t) == 72 && offsetof(tw_am_t, message) == 56);
 static_assert(sizeof(tw_worker_counter_t) == 48 && sizeof(tw_cost_sample_t) == 56);
-static_assert(offsetof(tw_op_t, cq) == 72 && offsetof(tw_cq_params_t, capacity) == 8);
+static_assert(offsetof(tw_op_t, cq) == 80 && offsetof(tw_cq_params_t, capacity) == 8);
 static_assert(offsetof(tw_context_params_t, tag_sender_mask) == 16);
 static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);
 static_assert(offsetof(tw_worker_params_t, progress) == 72);
@@ -59,6 +59,9 @@ struct MsgSizes : ::testing::Test {
         told.struct_bytes = size(sizeof told);
         ep_params.struct_bytes = size(sizeof ep_params);
         cq_params.struct_bytes = size(sizeof cq_params);
+        tw_op_t op{};
+        op.struct_bytes = size(sizeof op);
+        expect_each_refused(why, op);
         expect_refused(("tw_cq_create: params->struct_bytes is " + why).c_str(),
                        [&] { return tw_cq_create(context_.get(), &cq_params, &cq); });
         expect_refused(("tw_context_create: params->struct_bytes is " + why).c_str(),
@@ -74,6 +77,42 @@ struct MsgSizes : ::testing::Test {
         expect_refused(("tw_worker_explain: explanation->struct_bytes is " + why).c_str(), [&] {
             return tw_worker_explain(worker_.get(), "sm", 8, TW_BUFFER_PLAIN, &told);
         });
+    }
+
+    /// Every call that takes an operation, by each of its paths.
+    void expect_each_refused(const std::string& why, const tw_op_t& op) {
+        const msg::Endpoint self{worker_, worker_.address()};
+        char text[8] = {};
+        const tw_iov_t iov = {text, sizeof text};
+        std::uint64_t number = 0;
+        const msg::Memory memory{context_, std::as_writable_bytes(std::span(&number, 1))};
+        const msg::RemoteMemory key{self, memory.pack()};
+        const std::uint64_t at = memory.address();
+        const tw_ep_h ep = self.get();
+        const tw_worker_h worker = worker_.get();
+        const auto refused = [&](const char* call, auto carry_out) {
+            expect_refused((std::string(call) + ": op->struct_bytes is " + why).c_str(), carry_out);
+        };
+        refused("tw_tag_send", [&] { return tw_tag_send(ep, text, 8, 1, &op, nullptr); });
+        refused("tw_tag_sendv", [&] { return tw_tag_sendv(ep, &iov, 1, 1, &op, nullptr); });
+        refused("tw_msg_send", [&] { return tw_msg_send(ep, text, 8, &op, nullptr); });
+        refused("tw_msg_sendv", [&] { return tw_msg_sendv(ep, &iov, 1, &op, nullptr); });
+        refused("tw_am_send", [&] { return tw_am_send(ep, 1, nullptr, 0, text, 8, &op, nullptr); });
+        refused("tw_am_sendv",
+                [&] { return tw_am_sendv(ep, 1, nullptr, 0, &iov, 1, &op, nullptr); });
+        refused("tw_tag_recv", [&] { return tw_tag_recv(worker, text, 8, 1, 0, &op, nullptr); });
+        refused("tw_tag_recvv", [&] { return tw_tag_recvv(worker, &iov, 1, 1, 0, &op, nullptr); });
+        refused("tw_msg_recv", [&] { return tw_msg_recv(worker, text, 8, &op, nullptr); });
+        refused("tw_msg_recvv", [&] { return tw_msg_recvv(worker, &iov, 1, &op, nullptr); });
+        refused("tw_put", [&] { return tw_put(ep, text, 8, at, key.key(), &op, nullptr); });
+        refused("tw_putv", [&] { return tw_putv(ep, &iov, 1, at, key.key(), &op, nullptr); });
+        refused("tw_get", [&] { return tw_get(ep, text, 8, at, key.key(), &op, nullptr); });
+        refused("tw_getv", [&] { return tw_getv(ep, &iov, 1, at, key.key(), &op, nullptr); });
+        refused("tw_atomic", [&] {
+            return tw_atomic(ep, TW_ATOMIC_ADD, TW_UINT64, text, at, key.key(), &op, nullptr);
+        });
+        refused("tw_ep_flush", [&] { return tw_ep_flush(ep, &op, nullptr); });
+        refused("tw_ep_close", [&] { return tw_ep_close(ep, 0, &op, nullptr); });
     }
 
     msg::Context context_{"sm"};

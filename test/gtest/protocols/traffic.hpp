@@ -93,6 +93,7 @@ struct TrafficOp {
     Report report = Report::kPolled;
     std::uint32_t flags = 0;
     bool is_tagged = false;
+    bool is_counted = false;
     bool is_plain = false;  // nothing that keeps a short message from the fast path
     bool is_refused = false;
     bool is_forced = false;                       // a close

@@ -89,10 +89,10 @@ void Traffic::draw_report(TrafficThread& self, TrafficOp& op) {
     if (op.report == Report::kPolled || op.report == Report::kQueued ||
         (op.report == Report::kCalled && chance(self, 2)))
         op.flags |= TW_OP_COMPLETION;
-    if (op.report == Report::kQueued)
-        op.flags |= TW_OP_CQ;
-    if (!self.mortal && !(is_alone() && options_.has_death) && chance(self, 3))
-        op.flags |= TW_OP_COUNTER;
+    // A queue has also those that end after their call, without the flag.
+    if (op.report == Report::kQueued && op.kind != Kind::kMany && chance(self, 2))
+        op.flags &= ~std::uint32_t{TW_OP_COMPLETION};
+    op.is_counted = !self.mortal && !(is_alone() && options_.has_death) && chance(self, 3);
     if (chance(self, 8))
         op.flags |= TW_OP_MORE;
     if (chance(self, 6) && op.report != Report::kTested && op.report != Report::kNobody)
@@ -135,8 +135,8 @@ tw_op_t Traffic::how(TrafficThread& self, TrafficOp& op, tw_completion_t* done) 
     what.message = op.message;
     // A plain send, which may take the fast path, has none.
     what.done = op.kind == Kind::kSend && (op.is_plain || chance(self, 4)) ? nullptr : done;
-    what.cq = op.has(TW_OP_CQ) ? queue_ : nullptr;
-    what.counter = counter_;
+    what.cq = op.report == Report::kQueued ? queue_ : nullptr;
+    what.counter = op.is_counted ? counter_ : nullptr;
     const bool is_receive =
         op.kind == Kind::kReceive || op.kind == Kind::kMany || op.kind == Kind::kPeek;
     if (is_receive && op.peer != kAnybody)
@@ -160,7 +160,7 @@ bool Traffic::post(TrafficThread& self, TrafficOp& op, const Call& call) {
         call(is_bare ? nullptr : &what, report == Report::kNobody ? nullptr : &request);
     if (!is_alone())
         op.call.end = tick();
-    if (status >= TW_OK && op.kind != Kind::kMany && op.has(TW_OP_COUNTER))
+    if (status >= TW_OK && op.kind != Kind::kMany && op.is_counted)
         tallied_.fetch_add(1, std::memory_order_relaxed);
     if (status == TW_OK && what.done == nullptr) {
         done.context = &op;
@@ -247,7 +247,7 @@ void Traffic::ended(TrafficOp& op, const tw_completion_t& done) {
             wrong("it ends although its worker is destroyed", &op);
         return;
     }
-    if (op.kind == Kind::kMany && op.has(TW_OP_COUNTER))
+    if (op.kind == Kind::kMany && op.is_counted)
         tallied_.fetch_add(1, std::memory_order_relaxed);
     const bool goes_on = op.kind == Kind::kMany && (done.flags & TW_DONE_MULTI_RECV) == 0;
     // An endpoint that came after a break may have met what was left of the connection.

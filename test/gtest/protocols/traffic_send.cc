@@ -13,8 +13,7 @@ namespace {
 /// Where one way of sending ends and another begins.
 constexpr std::size_t kTrafficLengths[] = {0, 8, 96, 112, 1024, 4096, 8192, 16384, 32768, 65536};
 constexpr std::size_t kTrafficInjectMax = 4096;
-constexpr std::uint32_t kTrafficPlain =
-    TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE | TW_OP_IMM;
+constexpr std::uint32_t kTrafficPlain = TW_OP_MORE | TW_OP_INJECT | TW_OP_IMM;
 
 }  // namespace
 
@@ -42,9 +41,8 @@ Bytes Traffic::content(std::size_t length, std::uint32_t number) {
 
 /// When a message has ended for its sender, and what it waits for.
 void Traffic::draw_end(TrafficThread& self, TrafficOp& op, std::size_t inject_max) {
-    constexpr std::uint32_t kEnds[] = {TW_OP_INJECT_COMPLETE, TW_OP_TRANSMIT_COMPLETE,
-                                       TW_OP_DELIVERY_COMPLETE, TW_OP_MATCH_COMPLETE,
-                                       TW_OP_SENT_COMPLETE};
+    constexpr std::uint32_t kEnds[] = {TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE,
+                                       TW_OP_MATCH_COMPLETE, TW_OP_SENT_COMPLETE};
     if (chance(self, 3))
         op.flags |= kEnds[pick(self, std::size(kEnds))];
     if (chance(self, 16))

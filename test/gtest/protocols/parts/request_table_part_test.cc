@@ -190,12 +190,11 @@ TEST_F(RequestTablePart, one_that_is_tested_stays_until_the_program_releases_it)
 
 TEST_F(RequestTablePart, a_counter_counts_each_end_once_however_it_is_told) {
     proto::CompletionCounter counter;
-    tw_op_t op = with_flags(TW_OP_COUNTER);
+    tw_op_t op = with_flags(0);
     op.counter = &counter;
     worker_.finish(*begin(op), UCS_OK);
     ToldEnds told;
     tw_op_t with_both = with_callback(told);
-    with_both.flags = TW_OP_COUNTER;
     with_both.counter = &counter;
     worker_.finish(*begin(with_both), UCS_ERR_CANCELED);
     EXPECT_EQ(counter.successes(), 1U);
