@@ -116,6 +116,75 @@ static void exchange_untagged(tw_worker_h worker, tw_ep_h ep) {
     finish(posted, &received);
 }
 
+static void probe_and_take(tw_worker_h worker, tw_ep_h ep) {
+    tw_message_info_t info = {TW_INIT(tw_message_info_t)};
+    tw_message_h message = NULL;
+    check(tw_tag_send(ep, "hello", 6, 12, NULL, NULL), "tw_tag_send");
+    while (tw_tag_probe(worker, 12, 0, NULL, &info, &message) == TW_ERR_NO_MESSAGE)
+        tw_worker_progress(worker);
+    char* text = malloc(info.length);  // a buffer of the right size
+    tw_request_h request = NULL;
+    if (text != NULL)
+        finish(tw_message_recv(worker, message, text, info.length, NULL, &request), &request);
+    free(text);
+}
+
+static void drop_all(tw_worker_h worker) {
+    tw_message_h message;
+    while (tw_msg_probe(worker, NULL, NULL, &message) == TW_OK)
+        check(tw_message_drop(worker, message), "tw_message_drop");
+}
+
+static tw_worker_h worker_of_shown;
+
+static void on_shown(const tw_completion_t* done) {
+    unsigned* left = done->context;
+    printf("%zu of %zu bytes at %p\n", done->length, done->message_length, done->buffer);
+    if (done->message != NULL) {
+        check(tw_message_drop(worker_of_shown, done->message), "tw_message_drop");
+        --*left;
+    }
+}
+
+static void receive_buffered(tw_worker_h worker, tw_ep_h ep) {
+    static unsigned left = 3;
+    const tw_op_t op = {TW_INIT(tw_op_t), .complete = on_shown, .context = &left};
+    tw_request_h many = NULL;
+    worker_of_shown = worker;
+    check(tw_tag_recv_buffered(worker, 13, 0, &op, NULL), "tw_tag_recv_buffered");
+    check(tw_msg_recv_buffered(worker, &op, NULL), "tw_msg_recv_buffered");
+    check(tw_msg_recv_buffered_multi(worker, &op, &many), "tw_msg_recv_buffered_multi");
+    check(tw_tag_send(ep, "a", 1, 13, NULL, NULL), "tw_tag_send");
+    for (int i = 0; i < 2; i++)
+        check(tw_msg_send(ep, "b", 1, NULL, NULL), "tw_msg_send");
+    while (left > 0)
+        tw_worker_progress(worker);
+    check(tw_request_cancel(many), "tw_request_cancel");
+}
+
+static void on_one_of_many(const tw_completion_t* done) {
+    int* is_over = done->context;
+    if ((done->flags & TW_DONE_MULTI_RECV) != 0)
+        *is_over = 1;
+    else
+        printf("%zu bytes at %p\n", done->length, done->buffer);
+}
+
+static void receive_many(tw_worker_h worker, tw_ep_h ep) {
+    static char buffer[65536];
+    int is_over = 0;
+    const tw_op_t op = {TW_INIT(tw_op_t), .complete = on_one_of_many, .context = &is_over};
+    tw_request_h request = NULL;
+    check(tw_msg_recv_multi(worker, buffer, sizeof buffer, &op, &request), "tw_msg_recv_multi");
+    for (int i = 0; i < 3; i++)
+        check(tw_msg_send(ep, "one of many", 12, NULL, NULL), "tw_msg_send");
+    for (int i = 0; i < 1000; i++)
+        tw_worker_progress(worker);
+    check(tw_request_cancel(request), "tw_request_cancel");
+    while (!is_over)
+        tw_worker_progress(worker);
+}
+
 static void test_and_cancel(tw_worker_h worker) {
     char buffer[8];
     tw_request_h request = NULL;
@@ -325,16 +394,16 @@ static void send_am(tw_worker_h worker, tw_ep_h ep) {
     while (kept == NULL)
         tw_worker_progress(worker);
     tw_request_h request = NULL;
-    finish(tw_am_recv(worker, kept, &in, sizeof in, NULL, &request), &request);
+    finish(tw_message_recv(worker, kept, &in, sizeof in, NULL, &request), &request);
     kept = NULL;
     check(tw_am_sendv(ep, 1, NULL, 0, &list, 1, NULL, NULL), "tw_am_sendv");
     while (kept == NULL)
         tw_worker_progress(worker);
-    finish(tw_am_recvv(worker, kept, &to, 1, NULL, &request), &request);
+    finish(tw_message_recvv(worker, kept, &to, 1, NULL, &request), &request);
 }
 
 static void drop_am(tw_worker_h worker, tw_message_h kept) {
-    check(tw_am_release(worker, kept), "tw_am_release");
+    check(tw_message_drop(worker, kept), "tw_message_drop");
 }
 
 // ---- Memory and one-sided operations
@@ -513,6 +582,10 @@ int main(void) {
     exchange(worker, ep);
     exchange_lists(worker, ep);
     exchange_untagged(worker, ep);
+    probe_and_take(worker, ep);
+    receive_buffered(worker, ep);
+    receive_many(worker, ep);
+    drop_all(worker);
     test_and_cancel(worker);
     wait_for_several(worker, ep);
     poll_worker(worker, ep);

@@ -23,14 +23,15 @@ std::uint64_t solve(std::uint64_t number) {
 }
 
 tw_completion_t receive_any(const Rank& me, std::uint64_t* value) {
-    tw_completion_t done{};
+    tw_message_info_t info{};
     msg::Request request;
     const auto buffer = std::as_writable_bytes(std::span(value, 1));
     const tw_status_t status =
-        me.worker().tag_recv(buffer, 0, ~std::uint64_t{0}, {msg::Op().result(done), request});
-    if (status == TW_INPROGRESS)
-        done = me.worker().finish(request);
-    msg::check(status == TW_INPROGRESS ? done.status : status, "receive");
+        me.worker().tag_recv(buffer, 0, ~std::uint64_t{0}, {msg::Op().tell(info), request});
+    const tw_completion_t done = status == TW_INPROGRESS
+                                     ? me.worker().finish(request)
+                                     : msg::completion_of(status, info, buffer.size());
+    msg::check(done.status, "receive");
     return done;
 }
 

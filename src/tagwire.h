@@ -38,6 +38,7 @@
 #include <protocols/api/tw_explain.h>
 #include <protocols/api/tw_listen.h>
 #include <protocols/api/tw_memory.h>
+#include <protocols/api/tw_message.h>
 #include <protocols/api/tw_rma.h>
 #include <protocols/api/tw_version.h>
 #include <protocols/api/tw_worker.h>

@@ -29,6 +29,7 @@
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_ep.hpp>
 #include <protocols/api/cxx_msg_listen.hpp>
+#include <protocols/api/cxx_msg_message.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 #include <protocols/api/cxx_msg_rma.hpp>
 #include <protocols/api/cxx_msg_worker.hpp>

@@ -174,9 +174,9 @@ void ManyTraffic::drain() {
 
 /// For the next messages that come; nothing when enough receives were posted.
 void ManyTraffic::post(Slot& slot) {
-    tw_completion_t now{};
+    tw_message_info_t now{};
     msg::Op op;
-    op.user_data(&slot).result(now).complete = &ManyTraffic::on_received;
+    op.user_data(&slot).tell(now).complete = &ManyTraffic::on_received;
     while (left_to_post_ > 0) {
         const tw_status_t status = rank_.worker().tag_recv(bytes_at(slot.data, job_.size), kDataTag,
                                                            0, {op, slot.request});
@@ -188,8 +188,7 @@ void ManyTraffic::post(Slot& slot) {
         if (status == TW_INPROGRESS) [[likely]]
             return;
         slot.request = nullptr;
-        now.status = status;
-        count(slot, now);
+        count(slot, msg::completion_of(status, now, job_.size));
     }
 }
 

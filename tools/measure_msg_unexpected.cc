@@ -126,7 +126,7 @@ class MsgUnexpectedPort {
         });
         bool is_told = false;
         progress_until([&] {
-            is_told = is_told || is_here(kAllHereTag, TW_OP_DISCARD);
+            is_told = is_told || drop(kAllHereTag);
             if (status == TW_INPROGRESS)
                 status = tw_request_test(telling, nullptr);
             return is_told && status != TW_INPROGRESS;
@@ -178,22 +178,25 @@ class MsgUnexpectedPort {
         return true;
     }
 
-    bool is_here(std::uint64_t tag, std::uint32_t flags = 0) {
-        tw_op_t op{};
-        op.flags = TW_OP_PEEK | flags;
-        return tw_tag_recv(link_.worker(), nullptr, 0, tag, 0, &op, nullptr) == TW_OK;
+    bool is_here(std::uint64_t tag) {
+        return tw_tag_probe(link_.worker(), tag, 0, nullptr, nullptr, nullptr) == TW_OK;
+    }
+    bool drop(std::uint64_t tag) {
+        tw_message_h message = nullptr;
+        return tw_tag_probe(link_.worker(), tag, 0, nullptr, nullptr, &message) == TW_OK &&
+               tw_message_drop(link_.worker(), message) == TW_OK;
     }
 
     void receive(std::size_t tag) {
         tw_op_t op{};
-        op.done = &done_;
+        op.info = &info_;
         expected_tag_ = tag;
         const tw_status_t status =
             tw_tag_recv(link_.worker(), in_page_.data(), size_, tag, 0, &op, &receiving_);
         if (status == TW_INPROGRESS)
             return;
         receiving_ = nullptr;
-        done_.status = status;
+        done_ = msg::completion_of(status, info_, size_);
         count();
     }
 
@@ -212,7 +215,7 @@ class MsgUnexpectedPort {
     void end() {
         is_closing_ = true;
         for (std::size_t tag = 0; tag <= depth_; ++tag)
-            is_here(tag, TW_OP_DISCARD);
+            drop(tag);
         if (receiving_ != nullptr)
             tw_request_cancel(receiving_);
         const std::uint64_t deadline = now_ns() + kMessageWaitNs / 10;
@@ -241,6 +244,7 @@ class MsgUnexpectedPort {
     FreeTag out_free_;
     FreeTag in_free_;
     tw_request_h receiving_ = nullptr;
+    tw_message_info_t info_{};
     tw_completion_t done_{};
     std::uint64_t expected_tag_ = 0;
     std::uint64_t received_ = 0;

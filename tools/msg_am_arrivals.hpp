@@ -111,7 +111,7 @@ class MsgAmArrivals {
             static_cast<Incoming*>(done->context)->arrivals->ended(*done);
         };
         const tw_status_t status =
-            tw_am_recv(link_.worker(), am.message, place.data, size_, &op, nullptr);
+            tw_message_recv(link_.worker(), am.message, place.data, size_, &op, nullptr);
         if (status == TW_INPROGRESS)
             return;
         place.is_busy = false;

@@ -13,6 +13,7 @@
 
 #include <tagwire.h>
 #include <uct/api/uct.h>
+#include <tagwire_msg.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -170,7 +171,7 @@ class MsgReceiver {
           slots_(options.slots) {
         op_.mem = buffer_.handle();
         op_.complete = &MsgReceiver::on_complete;
-        op_.done = &done_;
+        op_.info = &info_;
         for (Slot& slot : slots_)
             slot.receiver = this;
     }
@@ -208,8 +209,7 @@ class MsgReceiver {
             ++posted_;
             return Posted::kWaits;
         }
-        done_.status = status;
-        count(slot, done_);
+        count(slot, msg::completion_of(status, info_, options_.size));
         return Posted::kHasCome;
     }
 
@@ -277,7 +277,7 @@ class MsgReceiver {
     MsgMemory buffer_;
     HugeVector<Slot> slots_;
     tw_op_t op_{};
-    tw_completion_t done_{};  // of a receive that ended in its call
+    tw_message_info_t info_{};  // of a receive that ended in its call
     std::size_t posted_ = 0;
     std::atomic<std::uint64_t> received_ = 0;
     std::uint64_t errors_ = 0;

@@ -175,12 +175,12 @@ void SoakRma::handle(tw_am_t* am) {
         ended->own->found(
             text("the data of an active message: %s", tw_status_string(done->status)));
     };
-    const tw_status_t status = tw_am_recv(am->worker, am->message, receiving->data.data(),
-                                          receiving->data.size(), &op, nullptr);
+    const tw_status_t status = tw_message_recv(am->worker, am->message, receiving->data.data(),
+                                               receiving->data.size(), &op, nullptr);
     if (status == TW_INPROGRESS)
         static_cast<void>(receiving.release());  // the callback's
     else
-        found(text("tw_am_recv: %s", tw_status_string(status)));
+        found(text("tw_message_recv: %s", tw_status_string(status)));
 }
 
 void SoakRma::check_data(std::uint64_t number, std::span<const std::uint8_t> data) {

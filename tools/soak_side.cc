@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <tagwire_msg.hpp>
 
 #include "tools/loops.hpp"
 #include "tools/pattern.hpp"
@@ -177,9 +178,9 @@ void SoakSide::check_send(const Send& send, tw_status_t status) const {
 
 void SoakSide::advance(Receive& receive) {
     if (!receive.is_begun)
-        receive.message.receive == SoakReceive::kPosted ? try_post(receive, 0) : try_peek(receive);
+        receive.message.receive == SoakReceive::kPosted ? try_post(receive) : try_probe(receive);
     else if (receive.message.receive == SoakReceive::kClaimed && !receive.is_posted)
-        try_post(receive, TW_OP_CLAIM);
+        try_post(receive);
     if (receive.is_posted && !receive.has_ended && !receive.message.has_callback) {
         const tw_status_t status = tw_request_test(receive.request, &receive.done);
         if (status != TW_INPROGRESS) {
@@ -191,21 +192,23 @@ void SoakSide::advance(Receive& receive) {
         check(receive);
 }
 
-tw_status_t SoakSide::post(Receive& receive, tw_op_t& op, std::size_t length) {
+tw_status_t SoakSide::post(Receive& receive, const tw_op_t& op) {
     const SoakMessage& message = receive.message;
-    op.source = message.is_directed ? link_.endpoint() : nullptr;
-    op.done = &receive.done;
-    tw_request_h* const request_p = (op.flags & TW_OP_PEEK) != 0 ? nullptr : &receive.request;
-    return message.is_tagged
-               ? tw_tag_recv(link_.worker(), receive.data.data(), length, message.tag,
-                             message.ignore, &op, request_p)
-               : tw_msg_recv(link_.worker(), receive.data.data(), length, &op, request_p);
+    std::uint8_t* const data = receive.data.data();
+    const std::size_t length = receive.data.size();
+    if (receive.claimed != nullptr)
+        return tw_message_recv(link_.worker(), receive.claimed, data, length, &op,
+                               &receive.request);
+    return message.is_tagged ? tw_tag_recv(link_.worker(), data, length, message.tag,
+                                           message.ignore, &op, &receive.request)
+                             : tw_msg_recv(link_.worker(), data, length, &op, &receive.request);
 }
 
-void SoakSide::try_post(Receive& receive, std::uint32_t flags) {
+void SoakSide::try_post(Receive& receive) {
+    tw_message_info_t info{};
     tw_op_t op{};
-    op.flags = flags;
-    op.message = receive.claimed;
+    op.source = receive.message.is_directed ? link_.endpoint() : nullptr;
+    op.info = &info;
     op.context = &receive;
     if (receive.message.has_callback) {
         op.complete = [](const tw_completion_t* done) {
@@ -214,29 +217,37 @@ void SoakSide::try_post(Receive& receive, std::uint32_t flags) {
             ended->has_ended = true;
         };
     }
-    const tw_status_t status = post(receive, op, receive.data.size());
+    const tw_status_t status = post(receive, op);
     if (status == TW_ERR_NO_RESOURCE)
         return;
     receive.is_begun = receive.is_posted = true;
     if (status != TW_INPROGRESS) {
         receive.request = nullptr;
-        receive.done.status = status;
+        receive.done = msg::completion_of(status, info, receive.data.size());
         receive.has_ended = true;
     }
 }
 
-void SoakSide::try_peek(Receive& receive) {
-    const bool discards = receive.message.receive == SoakReceive::kDiscarded;
-    tw_op_t op{};
-    op.flags = TW_OP_PEEK | (discards ? TW_OP_DISCARD : TW_OP_CLAIM);
-    const tw_status_t status = post(receive, op, 0);
-    if (status == TW_ERR_NO_MESSAGE || status == TW_ERR_NO_RESOURCE)
+void SoakSide::try_probe(Receive& receive) {
+    const SoakMessage& message = receive.message;
+    tw_ep_h const from = message.is_directed ? link_.endpoint() : nullptr;
+    tw_message_info_t info{};
+    tw_message_h taken = nullptr;
+    const tw_status_t status =
+        message.is_tagged
+            ? tw_tag_probe(link_.worker(), message.tag, message.ignore, from, &info, &taken)
+            : tw_msg_probe(link_.worker(), from, &info, &taken);
+    if (status == TW_ERR_NO_MESSAGE)
         return;
     if (status != TW_OK)
-        fail(receive, text("a peek ended with: %s", tw_status_string(status)));
+        fail(receive, text("a probe ended with: %s", tw_status_string(status)));
     receive.is_begun = true;
-    receive.has_ended = discards;
-    receive.claimed = receive.done.message;
+    receive.has_ended = message.receive == SoakReceive::kDiscarded;
+    receive.done = msg::completion_of(TW_OK, info, info.length);
+    if (!receive.has_ended)
+        receive.claimed = taken;
+    else if (tw_message_drop(link_.worker(), taken) != TW_OK)
+        fail(receive, "it is not dropped");
 }
 
 void SoakSide::check(Receive& receive) {

@@ -37,9 +37,9 @@ class SoakSide {
     bool has_ended(Send& send);
     void check_send(const Send& send, tw_status_t status) const;
     void advance(Receive& receive);
-    tw_status_t post(Receive& receive, tw_op_t& op, std::size_t length);
-    void try_post(Receive& receive, std::uint32_t flags);
-    void try_peek(Receive& receive);
+    tw_status_t post(Receive& receive, const tw_op_t& op);
+    void try_post(Receive& receive);
+    void try_probe(Receive& receive);
     void check(Receive& receive);
     [[noreturn]] void fail(const Receive& receive, const std::string& why) const;
     void cancel_one();

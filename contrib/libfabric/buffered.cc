@@ -11,11 +11,13 @@ ssize_t Ep::receive_buffered(const Receiving& what) {
     if (!kTagged || (what.flags & FI_MULTI_RECV) != 0)
         return -FI_EINVAL;
     tw_op_t op;
-    fill(op, TW_OP_BUFFERED);
+    fill(op, 0);
     op.complete = on_buffered;
     Receiving tag = what;
     tag.data = {nullptr, 0};
-    return start<kTagged>(tag, op, FI_TAGGED);
+    return start(tag, op, FI_TAGGED, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+        return tw_tag_recv_buffered(worker, what.tag, what.ignore, &wanted, request_p);
+    });
 }
 
 template ssize_t Ep::receive_buffered<false>(const Receiving&);
@@ -27,10 +29,10 @@ int Ep::listen() {
         return -FI_ENOMEM;
     operations_.take(*operation, OperationKind::kListen);
     tw_op_t op;
-    fill(op, TW_OP_BUFFERED | TW_OP_MULTI_RECV);
+    fill(op, 0);
     op.context = operation;
     op.complete = on_buffered;
-    const tw_status_t status = tw_msg_recv(worker, nullptr, 0, &op, &operation->request);
+    const tw_status_t status = tw_msg_recv_buffered_multi(worker, &op, &operation->request);
     if (status != TW_INPROGRESS)
         operations_.put(*operation);
     return status == TW_INPROGRESS ? 0 : -error_of(status);
@@ -54,10 +56,7 @@ void Ep::show(const tw_completion_t& done, void* tag_context) {
     Operation* shown = operations_.next();
     if (shown == nullptr || rx.cq == nullptr) {
         // Nobody can claim it.
-        tw_op_t op;
-        fill(op, TW_OP_CLAIM | TW_OP_DISCARD);
-        op.message = done.message;
-        tw_msg_recv(worker, nullptr, 0, &op, nullptr);
+        (void)tw_message_drop(worker, done.message);
         if (shown != nullptr)
             return;
         tw_completion_t lost = done;
@@ -82,23 +81,12 @@ void Ep::show(const tw_completion_t& done, void* tag_context) {
 template <bool kTagged>
 ssize_t Ep::claim_shown(const Receiving& what) {
     Operation* shown = operations_.find_shown(what.context);
-    const bool discards = (what.flags & FI_DISCARD) != 0;
     Receiving wanted = what;
     wanted.context = shown->shown.context;
-    tw_op_t op;
-    fill(op, TW_OP_CLAIM);
-    op.message = shown->message;
-    ssize_t status = 0;
-    if (discards) {
-        // Nothing is received, so nothing is reported.
-        op.flags |= TW_OP_DISCARD;
-        wanted.data = {nullptr, 0};
-        status = -error_of(call_receive<kTagged>(wanted, op, nullptr));
-    } else {
-        op.complete = on_receive_end;
-        op.mem = what.data.mem;
-        status = start<kTagged>(wanted, op, FI_CLAIM);
-    }
+    // Nothing is received of one that is discarded, so nothing is reported.
+    const ssize_t status = (what.flags & FI_DISCARD) != 0
+                               ? -error_of(tw_message_drop(worker, shown->message))
+                               : start_message(wanted, shown->message, FI_CLAIM);
     if (status == 0)
         operations_.put(*shown);
     return status;

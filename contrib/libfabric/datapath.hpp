@@ -160,7 +160,9 @@ template <bool kTagged>
     fill(op, 0);
     op.complete = on_receive_end;
     op.mem = what.data.mem;
-    return start<kTagged>(what, op, 0);
+    return start(what, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+        return call_receive<kTagged>(what, wanted, request_p);
+    });
 }
 
 template <bool kTagged>
@@ -185,7 +187,7 @@ template <bool kTagged>
                               &operation->request)
                 : tw_msg_recv(worker, args.buf, args.length, &op, &operation->request);
     if (status != TW_INPROGRESS) [[unlikely]] {
-        *answer_p = usual_ended_in_call(status, operation->context);
+        *answer_p = usual_ended_in_call(status, operation->context, args.length);
         return true;
     }
     operations_.begin_usual(*operation, OperationKind::kReceive);
@@ -208,11 +210,11 @@ template <bool kTagged>
                : tw_msg_recv(worker, data.base, data.length, &op, request_p);
 }
 
-/// A receive that may end in the call, or later. `op` has everything but source, context and done;
-/// `flags` are those of its entry besides the kind of the message.
-template <bool kTagged>
+/// A receive that may end in the call, or later, and its call(op, request_p). `op` has everything
+/// but source, context and info; `flags` are those of its entry besides the kind of the message.
+template <class Call>
 [[gnu::always_inline]] inline ssize_t Ep::start(const Receiving& what, tw_op_t& op,
-                                                std::uint64_t flags) {
+                                                std::uint64_t flags, const Call& call) {
     if ((caps & FI_DIRECTED_RECV) != 0 && what.from != FI_ADDR_UNSPEC) {
         ssize_t error = 0;
         op.source = peer(what.from, &error);
@@ -222,14 +224,18 @@ template <bool kTagged>
     Operation* operation = operations_.next();
     if (operation == nullptr) [[unlikely]]
         return -FI_ENOMEM;
-    tw_completion_t done;
-    done.flags = 0;
+    tw_message_info_t info;
     op.context = operation;
-    op.done = &done;
+    op.info = &info;
     tw_request_h request = nullptr;
-    const tw_status_t status = call_receive<kTagged>(what, op, &request);
-    if (status != TW_INPROGRESS) [[unlikely]]
-        return ended_in_call(status, done, what.context, flags, what.is_reported);
+    const tw_status_t status = call(op, &request);
+    if (status != TW_INPROGRESS) [[unlikely]] {
+        if (is_refusal(status))
+            return not_taken(status);
+        end_receive(completion_of(status, info, length_of(what.data)), what.context, flags,
+                    what.is_reported);
+        return 0;
+    }
     operations_.begin(*operation, OperationKind::kReceive, what.context, flags, what.is_reported,
                       request);
     return 0;

@@ -276,7 +276,7 @@ void Ep::fold() {
         is_whole ? on_usual_receive<true, true> : on_usual_receive<true, false>;
     usual_.msg_receive.complete =
         is_whole ? on_usual_receive<false, true> : on_usual_receive<false, false>;
-    usual_.tagged_receive.done = usual_.msg_receive.done = &usual_.done;
+    usual_.tagged_receive.info = usual_.msg_receive.info = &usual_.info;
     one_sided.fold();
 }
 

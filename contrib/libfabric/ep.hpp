@@ -268,7 +268,7 @@ class Ep : public fid_ep {
         tw_op_t inject_imm{};      ///< imm
         tw_op_t tagged_receive{};  ///< context, source
         tw_op_t msg_receive{};     ///< The same.
-        tw_completion_t done{};    ///< For a receive that ends in its call; no flags otherwise.
+        tw_message_info_t info{};  ///< For a receive that ends in its call.
     };
 
     tw_ep_h connect(fi_addr_t addr, ssize_t* error_p);
@@ -328,8 +328,6 @@ class Ep : public fid_ep {
     tw_status_t call_receive(const Receiving& what, const tw_op_t& op, tw_request_h* request_p);
     template <bool kTagged>
     ssize_t receive_otherwise(const Receiving& what);
-    ssize_t ended_in_call(tw_status_t status, const tw_completion_t& done, void* context,
-                          std::uint64_t flags, bool is_reported);
     template <bool kTagged>
     ssize_t receive_many(const Receiving& what);
     template <bool kTagged>
@@ -340,10 +338,12 @@ class Ep : public fid_ep {
     ssize_t receive_buffered(const Receiving& what);
     template <bool kTagged>
     ssize_t claim_shown(const Receiving& what);
-    template <bool kTagged>
-    ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags);
+    template <class Call>
+    ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags, const Call& call);
+    /// As start(), of a message that was taken.
+    ssize_t start_message(const Receiving& what, tw_message_h message, std::uint64_t flags);
 
-    ssize_t usual_ended_in_call(tw_status_t status, void* context);
+    ssize_t usual_ended_in_call(tw_status_t status, void* context, std::size_t room);
 
     /// Answers for who looks for this endpoint by a service. `address`: fi_info's src_addr.
     int open_door(const void* address);

@@ -5,6 +5,8 @@
 #include <rdma/fabric.h>
 #include <tagwire.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace tagwire::fi {
@@ -17,8 +19,7 @@ inline void fill(tw_op_t& op, std::uint32_t flags) {
     op.imm = 0;
     op.mem = nullptr;
     op.source = nullptr;
-    op.message = nullptr;
-    op.done = nullptr;
+    op.info = nullptr;
     op.cq = nullptr;
     op.counter = nullptr;
 }
@@ -26,6 +27,30 @@ inline void fill(tw_op_t& op, std::uint32_t flags) {
 /// `flag` if `is_set`, else nothing.
 constexpr std::uint32_t flag_if(bool is_set, std::uint32_t flag) {
     return is_set ? flag : 0;
+}
+
+/// The call has done nothing.
+constexpr bool is_refusal(tw_status_t status) {
+    return status == TW_ERR_NO_RESOURCE || status == TW_ERR_INVALID_PARAM ||
+           status == TW_ERR_NO_MEMORY;
+}
+
+/// The completion of a receive that has ended in its call. `room`: bytes of its buffer.
+inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t& info,
+                                     std::size_t room) {
+    tw_completion_t done{};
+    done.status = status;
+    done.flags = TW_DONE_RECV;
+    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+        return done;
+    done.flags = info.flags;
+    done.length = std::min(info.length, room);
+    done.message_length = info.length;
+    done.tag = info.tag;
+    done.imm = info.imm;
+    done.source = info.source;
+    done.ep = info.ep;
+    return done;
 }
 
 /// Flags of an entry that the message decides.

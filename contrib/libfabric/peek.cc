@@ -1,9 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FI_PEEK, FI_CLAIM and FI_DISCARD of unexpected messages. The program's fi_context carries the
 // claimed message from the peek to the claim.
+#include <bit>
+
 #include "datapath.hpp"
 
 namespace tagwire::fi {
+
+namespace {
+
+/// The message, its length and its tag, from the peek to the claim.
+void carry(fi_context& carrier, tw_message_h message, const tw_message_info_t& info) {
+    static_assert(sizeof(void*) >= sizeof info.tag);
+    carrier.internal[0] = message;
+    carrier.internal[1] = std::bit_cast<void*>(info.length);
+    carrier.internal[2] = std::bit_cast<void*>(info.tag);
+}
+
+tw_message_info_t carried(const fi_context& carrier, bool is_tagged) {
+    tw_message_info_t info{};
+    info.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
+    info.length = std::bit_cast<std::size_t>(carrier.internal[1]);
+    info.tag = std::bit_cast<std::uint64_t>(carrier.internal[2]);
+    return info;
+}
+
+}  // namespace
 
 /// Its outcome is always reported, but not counted: nothing was received.
 template <bool kTagged>
@@ -13,29 +35,32 @@ ssize_t Ep::peek(const Receiving& what) {
     if ((claims && (discards || what.context == nullptr)) || (what.flags & FI_MULTI_RECV) != 0)
         return -FI_EINVAL;
     progress();
-    tw_completion_t done{};
-    tw_op_t op;
-    fill(op, TW_OP_PEEK | flag_if(claims, TW_OP_CLAIM) | flag_if(discards, TW_OP_DISCARD));
-    op.done = &done;
+    tw_ep_h from = nullptr;
     if ((caps & FI_DIRECTED_RECV) != 0 && what.from != FI_ADDR_UNSPEC) {
         ssize_t error = 0;
-        op.source = peer(what.from, &error);
-        if (op.source == nullptr)
+        from = peer(what.from, &error);
+        if (from == nullptr)
             return error;
     }
-    const tw_status_t status = call_receive<kTagged>(what, op, nullptr);
-    if (status == TW_ERR_NO_RESOURCE)
-        return -FI_EAGAIN;
-    if ((done.flags & TW_DONE_PEEK) == 0)
-        return -error_of(status);
+    tw_message_info_t info{};
+    tw_message_h message = nullptr;
+    tw_message_h* const message_p = claims || discards ? &message : nullptr;
+    const tw_status_t status =
+        kTagged ? tw_tag_probe(worker, what.tag, what.ignore, from, &info, message_p)
+                : tw_msg_probe(worker, from, &info, message_p);
+    if (is_refusal(status))
+        return not_taken(status);
+    if (discards && status == TW_OK)
+        (void)tw_message_drop(worker, message);
     if (rx.cq == nullptr)
         return 0;
     if (status == TW_OK) {
         if (claims)
-            static_cast<fi_context*>(what.context)->internal[0] = done.message;
-        rx.cq->push({what.context, receive_flags_of(done), done.message_length, done.buffer,
-                     done.imm, done.tag},
-                    [&] { return source_of(done); });
+            carry(*static_cast<fi_context*>(what.context), message, info);
+        const tw_completion_t done = completion_of(TW_OK, info, info.length);
+        rx.cq->push(
+            {what.context, receive_flags_of(done), info.length, nullptr, info.imm, info.tag},
+            [&] { return source_of(done); });
         return 0;
     }
     fi_cq_err_entry entry{};
@@ -56,13 +81,34 @@ template <bool kTagged>
 ssize_t Ep::claim(const Receiving& what) {
     if ((what.flags & FI_CLAIM) == 0 || what.context == nullptr)
         return -FI_EINVAL;
+    auto* const carrier = static_cast<fi_context*>(what.context);
+    auto* const message = static_cast<tw_message_h>(carrier->internal[0]);
+    if (message == nullptr)
+        return -FI_EINVAL;
+    if ((what.flags & FI_DISCARD) == 0)
+        return start_message(what, message, 0);
+    const tw_status_t status = tw_message_drop(worker, message);
+    if (status != TW_OK)
+        return not_taken(status);
+    const tw_message_info_t info = carried(*carrier, kTagged);
+    end_receive(completion_of(status, info, info.length), what.context, 0, what.is_reported);
+    return 0;
+}
+
+ssize_t Ep::start_message(const Receiving& what, tw_message_h message, std::uint64_t flags) {
     tw_op_t op;
-    fill(op, TW_OP_CLAIM | flag_if((what.flags & FI_DISCARD) != 0, TW_OP_DISCARD));
+    fill(op, 0);
     op.complete = on_receive_end;
     op.mem = what.data.mem;
-    auto* const carrier = static_cast<fi_context*>(what.context);
-    op.message = static_cast<tw_message_h>(carrier->internal[0]);
-    return op.message == nullptr ? -FI_EINVAL : start<kTagged>(what, op, 0);
+    Receiving named = what;
+    named.from = FI_ADDR_UNSPEC;
+    return start(named, op, flags, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+        const Data& data = what.data;
+        return data.iov == nullptr
+                   ? tw_message_recv(worker, message, data.base, data.length, &wanted, request_p)
+                   : tw_message_recvv(worker, message, reinterpret_cast<const tw_iov_t*>(data.iov),
+                                      data.count, &wanted, request_p);
+    });
 }
 
 template ssize_t Ep::claim<false>(const Receiving&);

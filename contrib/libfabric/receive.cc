@@ -23,30 +23,18 @@ ssize_t Ep::receive_otherwise(const Receiving& what) {
 template ssize_t Ep::receive_otherwise<false>(const Receiving& what);
 template ssize_t Ep::receive_otherwise<true>(const Receiving& what);
 
-/// A receive that was not begun: it has ended, or cannot be.
-ssize_t Ep::ended_in_call(tw_status_t status, const tw_completion_t& done, void* user_context,
-                          std::uint64_t flags, bool is_reported) {
-    if ((done.flags & TW_DONE_BUFFERED) != 0) {
-        show(done, user_context);
-        return 0;
-    }
-    if ((done.flags & TW_DONE_RECV) != 0) {
-        end_receive(done, user_context, flags, is_reported);
-        return 0;
-    }
-    return not_taken(status);
-}
-
 /// A buffer for many messages.
 template <bool kTagged>
 ssize_t Ep::receive_many(const Receiving& what) {
     if (kTagged || what.data.iov != nullptr)
         return -FI_EINVAL;
     tw_op_t op;
-    fill(op, TW_OP_MULTI_RECV);
+    fill(op, 0);
     op.complete = on_multi_receive;
     op.mem = what.data.mem;
-    return start<kTagged>(what, op, 0);
+    return start(what, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+        return tw_msg_recv_multi(worker, what.data.base, what.data.length, &wanted, request_p);
+    });
 }
 
 void Ep::on_receive_end(const tw_completion_t* done) {
@@ -99,10 +87,11 @@ template void Ep::on_usual_receive<false, true>(const tw_completion_t* done);
 template void Ep::on_usual_receive<true, false>(const tw_completion_t* done);
 template void Ep::on_usual_receive<true, true>(const tw_completion_t* done);
 
-ssize_t Ep::usual_ended_in_call(tw_status_t status, void* user_context) {
-    const ssize_t answer = ended_in_call(status, usual_.done, user_context, 0, true);
-    usual_.done.flags = 0;
-    return answer;
+ssize_t Ep::usual_ended_in_call(tw_status_t status, void* user_context, std::size_t room) {
+    if (is_refusal(status))
+        return not_taken(status);
+    end_receive(completion_of(status, usual_.info, room), user_context, 0, true);
+    return 0;
 }
 
 /// One of the messages, or the end of the buffer: that has an entry of its own.

@@ -124,9 +124,8 @@ class Program {
         tw_status_t status;
         if ((choice & 4) != 0) {
             operation.stays = (choice & 8) != 0;
-            if (operation.stays)
-                op.flags |= TW_OP_MULTI_RECV;
-            status = tw_msg_recv(worker_, operation.buffer.data(), length, &op, &operation.request);
+            status = (operation.stays ? tw_msg_recv_multi : tw_msg_recv)(
+                worker_, operation.buffer.data(), length, &op, &operation.request);
         } else {
             const std::uint64_t ignore = choice & 8 ? ~std::uint64_t{0} : 0;
             status = tw_tag_recv(worker_, operation.buffer.data(), length, choice >> 6, ignore, &op,
@@ -140,18 +139,16 @@ class Program {
         Operation& operation = add(0);
         operation.shown = &shown_;
         tw_op_t op = op_of(operation);
-        op.flags |= TW_OP_BUFFERED;
         const auto choice = input.take<std::uint8_t>();
         if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
             op.source = ep_;
         operation.stays = (choice & 2) != 0;
-        if (operation.stays)
-            op.flags |= TW_OP_MULTI_RECV;
         operation.is_pending = true;  // it may show something before the call returns
-        const tw_status_t status = (choice & 6) != 0
-                                       ? tw_msg_recv(worker_, nullptr, 0, &op, &operation.request)
-                                       : tw_tag_recv(worker_, nullptr, 0, choice >> 6,
-                                                     ~std::uint64_t{0}, &op, &operation.request);
+        const tw_status_t status =
+            operation.stays     ? tw_msg_recv_buffered_multi(worker_, &op, &operation.request)
+            : (choice & 4) != 0 ? tw_msg_recv_buffered(worker_, &op, &operation.request)
+                                : tw_tag_recv_buffered(worker_, choice >> 6, ~std::uint64_t{0}, &op,
+                                                       &operation.request);
         if (status != TW_INPROGRESS)
             operation.is_pending = false;
     }
@@ -164,12 +161,7 @@ class Program {
         const std::size_t at = (choice >> 1) % shown_.size();
         tw_message_h message = shown_[at];
         shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(at));
-        Operation& operation = add(kReceiveBytes);
-        tw_op_t claim = op_of(operation);
-        claim.flags |= TW_OP_CLAIM | (choice & 1 ? unsigned{TW_OP_DISCARD} : 0U);
-        claim.message = message;
-        operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
-                                           &claim, &operation.request) == TW_INPROGRESS;
+        take_message(message, (choice & 1) != 0);
     }
 
     /// A message that a handler has kept.
@@ -177,9 +169,12 @@ class Program {
         const std::size_t at = (choice >> 1) % kept_.size();
         const tw_message_h message = kept_[at];
         kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(at));
-        if ((choice & 1) != 0)
-            return require(tw_am_release(worker_, message) == TW_OK);
-        receive_am(message);
+        take_message(message, (choice & 1) != 0);
+    }
+    void take_message(tw_message_h message, bool is_dropped) {
+        if (is_dropped)
+            return require(tw_message_drop(worker_, message) == TW_OK);
+        receive_message(message);
     }
 
     /// A put, a get or an atomic on memory that the peer says to have.
@@ -264,19 +259,15 @@ class Program {
     /// Looks for a message and takes or drops it.
     void peek(Input& input) {
         const auto choice = input.take<std::uint8_t>();
-        tw_completion_t done{};
-        tw_op_t op{};
-        op.done = &done;
-        op.flags = TW_OP_PEEK | (choice & 1 ? unsigned{TW_OP_CLAIM} : unsigned{TW_OP_DISCARD});
-        if (tw_tag_recv(worker_, nullptr, 0, 0, ~std::uint64_t{0}, &op, nullptr) != TW_OK ||
-            done.message == nullptr)
-            return;
-        Operation& operation = add(kReceiveBytes);
-        tw_op_t claim = op_of(operation);
-        claim.flags |= TW_OP_CLAIM;
-        claim.message = done.message;
-        operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
-                                           &claim, &operation.request) == TW_INPROGRESS;
+        tw_message_h message = nullptr;
+        tw_message_info_t info{};
+        const tw_status_t status = (choice & 2) != 0
+                                       ? tw_msg_probe(worker_, nullptr, &info, &message)
+                                       : tw_tag_probe(worker_, 0, ~std::uint64_t{0}, nullptr, &info,
+                                                      (choice & 4) != 0 ? nullptr : &message);
+        require(status == TW_OK || status == TW_ERR_NO_MESSAGE);
+        if (message != nullptr)
+            take_message(message, (choice & 1) == 0);
     }
 
     void cancel_some(Input& input) {
@@ -299,32 +290,26 @@ class Program {
     }
     /// Drops all messages that nobody has received, those that were shown and not taken too.
     void drop_messages() {
-        for (tw_message_h message : std::exchange(shown_, {})) {
-            tw_op_t claim{};
-            claim.flags = TW_OP_CLAIM | TW_OP_DISCARD;
-            claim.message = message;
-            require(tw_tag_recv(worker_, nullptr, 0, 0, 0, &claim, nullptr) >= TW_OK);
-        }
+        for (tw_message_h message : std::exchange(shown_, {}))
+            require(tw_message_drop(worker_, message) == TW_OK);
         // Notices of puts, which wait until they are polled.
         tw_completion_t notice{};
         while (tw_worker_poll(worker_, &notice, 1) != 0)
             require((notice.flags & TW_DONE_REMOTE) != 0);
         for (tw_message_h message : std::exchange(kept_, {}))
-            require(tw_am_release(worker_, message) == TW_OK);
+            require(tw_message_drop(worker_, message) == TW_OK);
         for (const bool is_tagged : {true, false}) {
-            tw_completion_t done{};
-            do {
-                done = {};
-                tw_op_t op{};
-                op.done = &done;
-                op.flags = TW_OP_PEEK | TW_OP_DISCARD;
+            for (;;) {
+                tw_message_h message = nullptr;
                 const tw_status_t status =
-                    is_tagged ? tw_tag_recv(worker_, nullptr, 0, 0, ~std::uint64_t{0}, &op, nullptr)
-                              : tw_msg_recv(worker_, nullptr, 0, &op, nullptr);
+                    is_tagged
+                        ? tw_tag_probe(worker_, 0, ~std::uint64_t{0}, nullptr, nullptr, &message)
+                        : tw_msg_probe(worker_, nullptr, nullptr, &message);
                 require(status == TW_OK || status == TW_ERR_NO_MESSAGE);
                 if (status != TW_OK)
                     break;
-            } while (true);
+                require(tw_message_drop(worker_, message) == TW_OK);
+            }
         }
     }
     /// Messages that the worker keeps because no receive has taken them.
@@ -365,15 +350,15 @@ class Program {
             read(am.data, am.length);
             kept_.push_back(message);
         } else if (am.id == kReceives && message != nullptr) {
-            receive_am(message);
+            receive_message(message);
         }
     }
-    void receive_am(tw_message_h message) {
+    void receive_message(tw_message_h message) {
         Operation& operation = add(kReceiveBytes);
         const tw_op_t op = op_of(operation);
         operation.is_pending = true;  // it may end before the call returns
-        if (tw_am_recv(worker_, message, operation.buffer.data(), kReceiveBytes, &op,
-                       &operation.request) != TW_INPROGRESS)
+        if (tw_message_recv(worker_, message, operation.buffer.data(), kReceiveBytes, &op,
+                            &operation.request) != TW_INPROGRESS)
             operation.is_pending = false;
     }
 

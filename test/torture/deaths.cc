@@ -261,12 +261,8 @@ class Survivor {
 
     /// Drops the messages that the dead peer had sent in full, which are still there.
     void discard() {
-        tw_op_t op = {};
-        op.flags = TW_OP_PEEK | TW_OP_DISCARD;
-        while (tw_tag_recv(party_.worker(), nullptr, 0, 0, UINT64_MAX, &op, nullptr) == TW_OK ||
-               tw_msg_recv(party_.worker(), nullptr, 0, &op, nullptr) == TW_OK) {
+        while (party_.drop_one(UINT64_MAX, true) || party_.drop_one(UINT64_MAX, false))
             trial_.count("messages left by the dead");
-        }
     }
 
     struct Posted {

@@ -121,13 +121,15 @@ class Flooded {
         tw_request_h request = nullptr;
         while (!is_over()) {
             tw_completion_t done = {};
+            tw_message_info_t info{};
             tw_op_t op = {};
-            op.done = &done;
+            op.info = &info;
             tw_status_t status = TW_OK;
             if (!is_posted) {
                 status = tw_tag_recv(party_.worker(), buffer_.data(), buffer_.size(), kFloodTag, 0,
                                      &op, &request);
                 is_posted = status == TW_INPROGRESS;
+                done = msg::completion_of(status, info, buffer_.size());
             } else {
                 party_.progress();
                 status = tw_request_test(request, &done);
@@ -150,10 +152,7 @@ class Flooded {
             if (party_.finish(request, &done) == TW_OK)
                 take(TW_OK, done);
         }
-        tw_op_t op = {};
-        op.done = &done;
-        op.flags = TW_OP_PEEK | TW_OP_DISCARD;
-        while (tw_tag_recv(party_.worker(), nullptr, 0, kFloodTag, 0, &op, nullptr) == TW_OK) {
+        while (party_.drop_one(0, true, kFloodTag)) {
         }
     }
 

@@ -91,14 +91,25 @@ tw_status_t Party::finish(tw_request_h request, tw_completion_t* done) const {
     return status;
 }
 
+bool Party::drop_one(std::uint64_t ignore, bool is_tagged, std::uint64_t tag) const {
+    tw_message_h message = nullptr;
+    const tw_status_t status = is_tagged
+                                   ? tw_tag_probe(worker_, tag, ignore, nullptr, nullptr, &message)
+                                   : tw_msg_probe(worker_, nullptr, nullptr, &message);
+    return status == TW_OK && tw_message_drop(worker_, message) == TW_OK;
+}
+
 void Party::idle() {
     sched_yield();
 }
 
 Receive::Receive(const Party& party, std::span<std::byte> buffer, std::uint64_t tag) {
+    tw_message_info_t info{};
     tw_op_t op = {};
-    op.done = &done_;
+    op.info = &info;
     status_ = tw_tag_recv(party.worker(), buffer.data(), buffer.size(), tag, 0, &op, &request_);
+    if (status_ != TW_INPROGRESS)
+        done_ = msg::completion_of(status_, info, buffer.size());
 }
 
 Receive::~Receive() {

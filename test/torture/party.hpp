@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tagwire.h>
+#include <tagwire_msg.hpp>
 
 #include <array>
 #include <cstddef>
@@ -53,6 +54,8 @@ class Party {
     tw_status_t finish(tw_request_h request, tw_completion_t* done = nullptr) const;
     void close();
 
+    /// Drops a message that no receive has matched. False: there is none.
+    bool drop_one(std::uint64_t ignore, bool is_tagged, std::uint64_t tag = 0) const;
     static void idle();
 
   private:

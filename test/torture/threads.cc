@@ -59,10 +59,11 @@ void Threads::step(Self& self) {
 /// end so.
 void Threads::discard(std::size_t worker) {
     const Lock held = lock(worker);
-    tw_op_t op = {};
-    op.flags = TW_OP_PEEK | TW_OP_DISCARD;
-    while (tw_tag_recv(handle(worker), nullptr, 0, 0, UINT64_MAX, &op, nullptr) == TW_OK ||
-           tw_msg_recv(handle(worker), nullptr, 0, &op, nullptr) == TW_OK) {
+    tw_message_h message = nullptr;
+    while (tw_tag_probe(handle(worker), 0, UINT64_MAX, nullptr, nullptr, &message) == TW_OK ||
+           tw_msg_probe(handle(worker), nullptr, nullptr, &message) == TW_OK) {
+        if (tw_message_drop(handle(worker), message) != TW_OK)
+            trial_.lose("a message is not dropped");
     }
 }
 

@@ -64,11 +64,10 @@ struct Held {
 /// The way in which the end of an operation is reported.
 enum class Told { kCallback, kQueue, kHandle };
 
-/// With the status of a call: how its end is reported, its handle, its end if it has ended.
+/// With the status of a call: how its end is reported, and its handle.
 struct Answer {
     Told told;
     tw_request_h request;
-    const tw_completion_t& done;
 };
 
 class Threads {

@@ -108,10 +108,8 @@ void Threads::send(std::size_t from, Self& self) {
     const std::size_t length = self.random.below(kind < 6 ? 200 : kind < 8 ? 9000 : kCallRoom);
     Operation* operation = begun(from, true, false, length);
     fill(operation->buffer, self.random.next());
-    tw_completion_t done = {};
     tw_op_t op = {};
     op.context = operation;
-    op.done = &done;
     const Told told = choose(self, &op);
     constexpr std::array<std::uint32_t, 5> kLevels = {0, 0, 0, TW_OP_MATCH_COMPLETE,
                                                       TW_OP_DELIVERY_COMPLETE};
@@ -132,7 +130,7 @@ void Threads::send(std::size_t from, Self& self) {
                      ? tw_msg_send(to.ep, data, length, &op, request_p)
                      : tw_tag_send(to.ep, data, length, self.random.below(kTags), &op, request_p);
     }
-    begun_send(operation, self, status, {told, request, done});
+    begun_send(operation, self, status, {told, request});
     std::ranges::fill(injected, std::byte{0xdd});
 }
 
@@ -143,10 +141,8 @@ void Threads::flush(std::size_t from, Self& self) {
     if (!use || to.ep == nullptr || workers_[from]->sends > kSendsMax)
         return;
     Operation* operation = begun(from, true, false, 0);
-    tw_completion_t done = {};
     tw_op_t op = {};
     op.context = operation;
-    op.done = &done;
     const Told told = choose(self, &op);
     ++workers_[from]->sends;
     tw_request_h request = nullptr;
@@ -156,18 +152,18 @@ void Threads::flush(std::size_t from, Self& self) {
         status = tw_ep_flush(to.ep, self.random.one_in(2) ? TW_FLUSH_SENT : TW_FLUSH_DELIVERED, &op,
                              told == Told::kHandle ? &request : nullptr);
     }
-    begun_send(operation, self, status, {told, request, done});
+    begun_send(operation, self, status, {told, request});
 }
 
 /// Takes the status of a call that sends or flushes.
 void Threads::begun_send(Operation* operation, Self& self, tw_status_t status,
                          const Answer& answer) {
-    const auto& [told, request, done] = answer;
+    const auto& [told, request] = answer;
     if (status == TW_INPROGRESS) {
         if (told == Told::kHandle)
             self.held.push_back({operation, request});
     } else if (status == TW_OK && told == Told::kHandle) {
-        ended(operation, done);
+        ended(operation, {});
     } else {
         if (status == TW_OK)
             trial_.lose("a send or flush with TW_OP_COMPLETION answers TW_OK");
@@ -182,10 +178,10 @@ void Threads::receive(std::size_t at, Self& self) {
         return;
     const std::size_t length = self.random.one_in(10) ? self.random.below(3000) : kCallRoom;
     Operation* operation = begun(at, false, is_untagged, length);
-    tw_completion_t done = {};
+    tw_message_info_t info{};
     tw_op_t op = {};
     op.context = operation;
-    op.done = &done;
+    op.info = &info;
     const Told told = choose(self, &op);
     ++shared.receives.at(is_untagged ? 1 : 0);
     tw_request_h request = nullptr;
@@ -203,8 +199,7 @@ void Threads::receive(std::size_t at, Self& self) {
         if (told == Told::kHandle)
             self.held.push_back({operation, request});
     } else if (status != TW_ERR_NO_RESOURCE && told == Told::kHandle) {
-        done.status = status;
-        ended(operation, done);
+        ended(operation, msg::completion_of(status, info, length, operation));
     } else {
         dropped(operation);
     }
@@ -266,11 +261,8 @@ void Threads::look(std::size_t worker, Self& self) {
             break;
         }
         case 5: {
-            tw_completion_t done = {};
-            tw_op_t op = {};
-            op.flags = TW_OP_PEEK;
-            op.done = &done;
-            tw_tag_recv(handle(worker), nullptr, 0, self.random.below(kTags), 0, &op, nullptr);
+            tw_message_info_t info{};
+            tw_tag_probe(handle(worker), self.random.below(kTags), 0, nullptr, &info, nullptr);
             break;
         }
         default:

@@ -79,9 +79,12 @@ TEST_F(FiSleeper, who_cannot_fall_asleep_leaves_the_ring_to_those_who_did) {
         is_asleep = first_.fall_asleep();
     }
     ASSERT_TRUE(is_asleep);
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK | TW_OP_COMPLETION;
-    tw_tag_recv(worker, nullptr, 0, 1, 0, &peek, nullptr);
+    // Its end waits to be polled: work for the first thread.
+    tw_op_t reported{};
+    reported.flags = TW_OP_COMPLETION;
+    tw_request_h request = nullptr;
+    ASSERT_EQ(tw_tag_recv(worker, nullptr, 0, 1, 0, &reported, &request), TW_INPROGRESS);
+    ASSERT_EQ(tw_request_cancel(request), TW_OK);
     EXPECT_FALSE(second_.fall_asleep());
     sleeper_.wake();
     tw_completion_t done{};

@@ -42,7 +42,7 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
     MatchPeer& from = *call.from;
     MatchTable& matches = to_.matches;
     Unexpected* message = call.kept;
-    if (call.is_kept || (message != nullptr && matches.claimed(message, true) == nullptr)) {
+    if (call.is_kept || (message != nullptr && matches.claimed(message) == nullptr)) {
         TW_LOG_ERROR("tw_am_keep: the message was kept or received already");
         return TW_ERR_INVALID_PARAM;
     }
@@ -77,15 +77,6 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
     *message_p = message;
     matches.pause_if_full(from);
     return TW_OK;
-}
-
-bool AmReceiver::release(tw_message_h message) {
-    Unexpected* const claimed = to_.matches.claimed(message, true);
-    if (claimed == nullptr)
-        return false;
-    to_.matches.unclaim(*claimed);
-    to_.matches.discard(*claimed);
-    return true;
 }
 
 // ---- Messages
@@ -190,7 +181,7 @@ void AmReceiver::end(const AmCall& call) {
     if (message.is_over)
         to_.matches.release(message);
     else if (!call.is_kept)
-        release(&message);  // unless a receive has it
+        to_.matches.drop(&message);  // unless a receive has it
 }
 
 }  // namespace tagwire::proto

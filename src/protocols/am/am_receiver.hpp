@@ -78,8 +78,6 @@ class AmReceiver {
     /// `id` is at most TW_AM_ID_MAX. Throws std::bad_alloc, and nothing has changed.
     void set(unsigned id, tw_am_cb_t callback, void* arg);
     tw_status_t keep(AmCall& call, tw_message_h* message_p);
-    /// Drops a message that the program has. False: it is none.
-    bool release(tw_message_h message);
 
     // ---- Messages of peers
 

@@ -65,18 +65,18 @@ class KeptMessage {
     [[nodiscard]] bool is_rndv() const { return (am_.flags & TW_AM_RNDV) != 0; }
     [[nodiscard]] std::uint64_t source() const { return am_.source; }
 
-    /// As tw_am_recv(). This object has no message afterwards, unless nothing happened.
+    /// As tw_message_recv(). This object has no message afterwards, unless nothing happened.
     tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) {
-        return received(tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
-                                   args.request()));
+        return received(tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(),
+                                        args.op(), args.request()));
     }
     tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
-        return received(tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
-                                    args.request()));
+        return received(tw_message_recvv(am_.worker, am_.message, list.data(), list.size(),
+                                         args.op(), args.request()));
     }
     void release() {
         if (am_.message != nullptr)
-            (void)tw_am_release(am_.worker, std::exchange(am_.message, nullptr));
+            (void)tw_message_drop(am_.worker, std::exchange(am_.message, nullptr));
         am_ = {};
     }
 
@@ -148,14 +148,14 @@ class ActiveMessage {
             kept.am_ = am_;
         return status;
     }
-    /// As tw_am_recv(), with is_rndv(), in the handler.
+    /// As tw_message_recv(), with is_rndv(), in the handler.
     tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) const {
-        return tw_am_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
-                          args.request());
+        return tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
+                               args.request());
     }
     tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) const {
-        return tw_am_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
-                           args.request());
+        return tw_message_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
+                                args.request());
     }
 
   private:

@@ -55,9 +55,10 @@ class BasicOp : public tw_op_t {
         source = ep;
         return *this;
     }
-    /// `completion` is filled if the operation completes within the call.
-    BasicOp& result(tw_completion_t& completion) {
-        done = &completion;
+    /// Receives: `message` is filled if the operation completes within the call, with TW_OK or
+    /// TW_ERR_MESSAGE_TRUNCATED.
+    BasicOp& tell(tw_message_info_t& message) {
+        info = &message;
         return *this;
     }
     /// The completion goes to this queue.
@@ -80,6 +81,26 @@ class BasicOp : public tw_op_t {
 };
 using Op = BasicOp<false>;
 using CallbackOp = BasicOp<true>;
+
+/// The completion of a receive that has ended within its call with `status`, as Op::tell() has told
+/// of it: for programs that treat it as those that follow. `room`: bytes of the buffer.
+inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t& info,
+                                     std::size_t room, void* context = nullptr) {
+    tw_completion_t done{};
+    done.context = context;
+    done.status = status;
+    done.flags = TW_DONE_RECV;
+    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+        return done;
+    done.flags = info.flags;
+    done.length = info.length < room ? info.length : room;
+    done.message_length = info.length;
+    done.tag = info.tag;
+    done.imm = info.imm;
+    done.source = info.source;
+    done.ep = info.ep;
+    return done;
+}
 
 /// Handle of an operation that has neither callback, queue nor TW_OP_COMPLETION, to test or wait for it.
 /// If the handle is destroyed first, the operation goes on and its completion is not reported.

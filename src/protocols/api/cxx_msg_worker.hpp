@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers of the messaging layer's C++ wrapper: progress, receives, peeks, completions, sleeping.
+// Workers of the messaging layer's C++ wrapper: progress, receives, probes, completions, sleeping.
 // Included by tagwire_msg.hpp.
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
 
 #include <protocols/api/cxx_msg_am.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
+#include <protocols/api/cxx_msg_message.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 
 #include <algorithm>
@@ -141,6 +142,10 @@ class Worker {
     tw_status_t recvv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
         return tw_msg_recvv(get(), list.data(), list.size(), args.op(), args.request());
     }
+    /// Many messages, one behind the other.
+    tw_status_t recv_multi(std::span<std::byte> buffer, OpArgs args) const {
+        return tw_msg_recv_multi(get(), buffer.data(), buffer.size(), args.op(), args.request());
+    }
 
     // ---- Active messages
 
@@ -156,62 +161,36 @@ class Worker {
     /// The id has no handler from now on.
     tw_status_t remove_am(unsigned id) const { return tw_am_register(get(), id, nullptr, nullptr); }
 
-    // ---- Messages that are there already. TW_OK: `found` tells which; TW_ERR_NO_MESSAGE.
+    // ---- Messages that are there already. TW_OK: `info` tells which; TW_ERR_NO_MESSAGE.
 
-    tw_status_t tag_peek(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
-                         tw_ep_h from = nullptr) const {
-        return tag_look(TW_OP_PEEK, tag, ignore, found, from);
-    }
-    /// Claims the message: pass found.message to recv_claimed() or drop().
-    tw_status_t tag_claim(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
+    tw_status_t tag_probe(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
                           tw_ep_h from = nullptr) const {
-        return tag_look(TW_OP_PEEK | TW_OP_CLAIM, tag, ignore, found, from);
+        return tw_tag_probe(get(), tag, ignore, from, &info, nullptr);
     }
-    tw_status_t tag_discard(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
-                            tw_ep_h from = nullptr) const {
-        return tag_look(TW_OP_PEEK | TW_OP_DISCARD, tag, ignore, found, from);
+    tw_status_t probe(tw_message_info_t& info, tw_ep_h from = nullptr) const {
+        return tw_msg_probe(get(), from, &info, nullptr);
     }
-    tw_status_t peek(tw_completion_t& found, tw_ep_h from = nullptr) const {
-        return look(TW_OP_PEEK, found, from);
+    /// No receive takes the message any more: `message` receives or drops it.
+    tw_status_t tag_take(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
+                         Message& message, tw_ep_h from = nullptr) const {
+        tw_message_h taken = nullptr;
+        return take_over(message, tw_tag_probe(get(), tag, ignore, from, &info, &taken), taken);
     }
-    tw_status_t claim(tw_completion_t& found, tw_ep_h from = nullptr) const {
-        return look(TW_OP_PEEK | TW_OP_CLAIM, found, from);
+    tw_status_t take(tw_message_info_t& info, Message& message, tw_ep_h from = nullptr) const {
+        tw_message_h taken = nullptr;
+        return take_over(message, tw_msg_probe(get(), from, &info, &taken), taken);
     }
-    tw_status_t discard(tw_completion_t& found, tw_ep_h from = nullptr) const {
-        return look(TW_OP_PEEK | TW_OP_DISCARD, found, from);
+
+    // ---- Receives in buffers of the library. The completion names the message: Message
+
+    tw_status_t tag_recv_buffered(std::uint64_t tag, std::uint64_t ignore, OpArgs args) const {
+        return tw_tag_recv_buffered(get(), tag, ignore, args.op(), args.request());
     }
-    /// Receives what tag_claim() or a tagged buffered receive has named. `op` as of tag_recv().
-    tw_status_t tag_recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
-                                 Request& request) const {
-        name(op, message);
-        return tag_recv(buffer, 0, 0, {op, request});
+    tw_status_t recv_buffered(OpArgs args) const {
+        return tw_msg_recv_buffered(get(), args.op(), args.request());
     }
-    /// The end goes to the callback of `op`, or where it says. `handle_p` may be nullptr.
-    tw_status_t tag_recv_claimed(tw_message_h message, std::span<std::byte> buffer, CallbackOp op,
-                                 tw_request_h* handle_p = nullptr) const {
-        name(op, message);
-        return tw_tag_recv(get(), buffer.data(), buffer.size(), 0, 0, &op, handle_p);
-    }
-    /// As tag_recv_claimed(), of untagged messages.
-    tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
-                             Request& request) const {
-        name(op, message);
-        return recv(buffer, {op, request});
-    }
-    tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, CallbackOp op,
-                             tw_request_h* handle_p = nullptr) const {
-        name(op, message);
-        return tw_msg_recv(get(), buffer.data(), buffer.size(), &op, handle_p);
-    }
-    tw_status_t tag_drop(tw_message_h message) const {
-        Op op(TW_OP_DISCARD);
-        name(op, message);
-        return tag_recv({}, 0, 0, op);
-    }
-    tw_status_t drop(tw_message_h message) const {
-        Op op(TW_OP_DISCARD);
-        name(op, message);
-        return recv({}, op);
+    tw_status_t recv_buffered_multi(OpArgs args) const {
+        return tw_msg_recv_buffered_multi(get(), args.op(), args.request());
     }
 
     // ---- Facts
@@ -251,16 +230,10 @@ class Worker {
         check(tw_worker_create(context.get(), &params, &worker), "tw_worker_create");
         worker_.reset(worker);
     }
-    tw_status_t tag_look(std::uint32_t flags, std::uint64_t tag, std::uint64_t ignore,
-                         tw_completion_t& found, tw_ep_h from) const {
-        return tag_recv({}, tag, ignore, Op(flags).result(found).from(from));
-    }
-    tw_status_t look(std::uint32_t flags, tw_completion_t& found, tw_ep_h from) const {
-        return recv({}, Op(flags).result(found).from(from));
-    }
-    static void name(tw_op_t& op, tw_message_h message) {
-        op.flags |= TW_OP_CLAIM;
-        op.message = message;
+    tw_status_t take_over(Message& message, tw_status_t status, tw_message_h taken) const {
+        if (status == TW_OK)
+            message = Message(get(), taken);
+        return status;
     }
 
     detail::Owner<tw_worker_h, tw_worker_destroy> worker_;

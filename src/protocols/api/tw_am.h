@@ -12,8 +12,8 @@
 ///                                                                         still with the sender
 ///
 ///     in the handler:  use the data; it is gone when the handler returns
-///                      tw_am_keep()    the message stays until tw_am_release(), or tw_am_recv()
-///                      tw_am_recv()    the data goes into a buffer of the program
+///                      tw_am_keep()       the message stays until it is received or dropped
+///                      tw_message_recv()  the data goes into a buffer of the program
 ///
 /// A message that its handler neither keeps nor receives ends when the handler returns. Messages
 /// that are longer than the transport's costs suggest (tw_ep_explain()) come with TW_AM_RNDV, as do
@@ -53,7 +53,7 @@ extern "C" {
 /// Flags of an active message that has come.
 enum tw_am_flag {
     /// The data is still with the sender: `data` is NULL, and `length` tells how much there is.
-    /// tw_am_recv() brings it.
+    /// tw_message_recv() brings it.
     TW_AM_RNDV = 1 << 0
 };
 
@@ -67,7 +67,7 @@ typedef struct tw_am {
     size_t length;         ///< Bytes of data.
     uint64_t source;       ///< The sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;            ///< The program's endpoint to the sender, or NULL.
-    /// The name for tw_am_recv(). NULL: the data is here, and tw_am_keep() gives the name.
+    /// The name for tw_message_recv(). NULL: the data is here, and tw_am_keep() gives the name.
     tw_message_h message;
     uint32_t id;     ///< The handler's.
     uint32_t flags;  ///< TW_AM_x.
@@ -134,13 +134,13 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// Keeps a message beyond its handler.
 ///
 /// For the handler of `am`, once. `am->header` and `am->data` point to where they stay from now on:
-/// until tw_am_release() or tw_am_recv() is called, and until the handler returns. Data that the
+/// until tw_message_drop() or tw_message_recv() is called, and until the handler returns. Data that the
 /// transport has is copied for this; that of a message of several parts is in memory of its own
 /// already. A message that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
 /// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders. No pause stops a
 /// message with TW_OP_URGENT: a program that keeps those as well gets to a limit.
 ///
-/// \retval TW_OK  *message_p is the message, which the program receives or releases.
+/// \retval TW_OK  *message_p is the message, which the program receives or drops.
 /// \retval TW_ERR_EXCEEDS_LIMIT  The unexpected messages have used up one of these limits, and so
 ///     have 8 MiB of messages that the sender has sent since it was paused: the message ends with
 ///     its handler.
@@ -148,49 +148,6 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// \retval TW_ERR_NO_MEMORY  Out of memory: the message ends with its handler.
 /// \retval TW_ERR_CANCELED  Or another status: the endpoint has failed meanwhile; likewise.
 TAGWIRE_API tw_status_t tw_am_keep(tw_am_t* am, tw_message_h* message_p);
-
-/// Receives the data of an active message.
-///
-/// In its handler, or later if the handler has kept it; once. Afterwards the message is the
-/// library's: header and data that were kept are there no more, unless the handler still runs. `op`
-/// may have the flags TW_OP_COMPLETION, MORE and TRANSMIT_COMPLETE. The completion's
-/// `tag` is the id, and its flags have TW_DONE_AM.
-///
-/// \retval TW_OK  The data is in the buffer; `op->done` has its length.
-/// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK,
-///     TW_ERR_MESSAGE_TRUNCATED, TW_ERR_CANCELED (the sender has taken its data back, by a close by
-///     force) or the endpoint's failure.
-/// \retval TW_ERR_MESSAGE_TRUNCATED  The message was longer than the buffer: its start is in the
-///     buffer, the rest is lost.
-/// \retval TW_ERR_CANCELED  The sender has cancelled the message. It is the library's.
-/// \retval TW_ERR_CONNECTION_RESET  The sender has gone, and the data with it. Likewise.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call (later, or in a
-///     handler that keeps the message).
-/// \retval TW_ERR_INVALID_PARAM  Nothing happened. `message` is not an active message of this
-///     worker that the program has, or an argument is refused as by tw_tag_recv().
-/// \retval TW_ERR_NO_MEMORY  Nothing happened; the process is out of memory.
-TAGWIRE_API tw_status_t tw_am_recv(tw_worker_h worker, tw_message_h message, void* buffer,
-                                   size_t length, const tw_op_t* op, tw_request_h* request_p);
-
-/// Receives the data of an active message into a list.
-///
-/// As tw_am_recv(), scattered over up to TW_IOV_MAX elements in their order. `iov` is copied.
-///
-/// \retval TW_ERR_INVALID_PARAM  Also: more elements than TW_IOV_MAX, or their total length
-///     overflows size_t.
-TAGWIRE_API tw_status_t tw_am_recvv(tw_worker_h worker, tw_message_h message, const tw_iov_t* iov,
-                                    size_t iovcnt, const tw_op_t* op, tw_request_h* request_p);
-
-/// Releases an active message that was kept.
-///
-/// Its header and data are there no more, unless the handler still runs. Data that is still with
-/// the sender is dropped, and the send completes as if it had been received.
-///
-/// \retval TW_OK  Released.
-/// \retval TW_ERR_INVALID_PARAM  `worker` is NULL, or `message` is not an active message of this
-///     worker that the program has.
-/// \retval TW_ERR_NO_MEMORY  Out of memory; the message stays.
-TAGWIRE_API tw_status_t tw_am_release(tw_worker_h worker, tw_message_h message);
 
 #ifdef __cplusplus
 }

@@ -86,18 +86,17 @@ TAGWIRE_API tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iov
 /// Receives a tagged message.
 ///
 /// Matches a message whose tag t fulfills (t & ~ignore) == (tag & ~ignore), from any sender or only
-/// from `op->source`. The receive is posted unless a message is there already. With TW_OP_PEEK,
-/// CLAIM, DISCARD or BUFFERED the call does what those flags say.
+/// from `op->source`. The receive is posted unless a message is there already. tw_message.h has
+/// calls that look whether one is.
 ///
-/// \retval TW_OK  A message was there and is in the buffer; `op->done` has its length, tag and
+/// \retval TW_OK  A message was there and is in the buffer; `op->info` has its length, tag and
 ///     source.
 /// \retval TW_INPROGRESS  Posted; the completion follows. Its status is TW_OK,
 ///     TW_ERR_MESSAGE_TRUNCATED, TW_ERR_CANCELED (tw_request_cancel(), or the sender has taken back
 ///     the data that was still with it, by a close by force), or, if its data was on the way or it
 ///     names a source, the failure of that endpoint.
 /// \retval TW_ERR_MESSAGE_TRUNCATED  A longer message was there: `length` bytes of it are in the
-///     buffer, the rest is lost. `op->done` has both lengths.
-/// \retval TW_ERR_NO_MESSAGE  TW_OP_PEEK found none.
+///     buffer, the rest is lost. `op->info` has the message's length.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint `op->source` has failed; other statuses as for
 ///     tw_tag_send().
@@ -108,7 +107,7 @@ TAGWIRE_API tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t len
 /// Receives a tagged message into a list.
 ///
 /// As tw_tag_recv(), scattered over up to TW_IOV_MAX elements in their order. `iov` is copied; the
-/// memory that it names belongs to the library until the completion. Not with TW_OP_MULTI_RECV.
+/// memory that it names belongs to the library until the completion.
 ///
 /// \retval TW_ERR_INVALID_PARAM  Also: more elements than TW_IOV_MAX, or their total length
 ///     overflows size_t.
@@ -132,15 +131,30 @@ TAGWIRE_API tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iov
 /// Receives a message without a tag.
 ///
 /// As tw_tag_recv(): takes the earliest message of tw_msg_send() from any sender, or only from
-/// `op->source`. Only this call accepts TW_OP_MULTI_RECV, to receive many messages in one buffer.
+/// `op->source`.
 TAGWIRE_API tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length,
                                     const tw_op_t* op, tw_request_h* request_p);
 
 /// Receives a message without a tag into a list.
 ///
-/// As tw_tag_recvv(), of messages of tw_msg_send(). Not with TW_OP_MULTI_RECV.
+/// As tw_tag_recvv(), of messages of tw_msg_send().
 TAGWIRE_API tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
                                      const tw_op_t* op, tw_request_h* request_p);
+
+/// Receives many messages without a tag in one buffer.
+///
+/// The buffer receives messages, one behind the other, until fewer than
+/// tw_worker_attr_t.multi_recv_bytes_min bytes are left, or the receive is cancelled. Each message
+/// is reported with a completion whose `buffer` points to it; one that is longer than the room that
+/// is left has TW_ERR_MESSAGE_TRUNCATED. A last completion, of no message, has TW_DONE_MULTI_RECV:
+/// all messages are complete, and the buffer is the program's again. `op` has a callback, a queue
+/// or TW_OP_COMPLETION.
+///
+/// \retval TW_INPROGRESS  Posted, also if messages were there.
+/// \retval TW_ERR_INVALID_PARAM  Also: `op` is NULL, or nobody would be told of the messages.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+TAGWIRE_API tw_status_t tw_msg_recv_multi(tw_worker_h worker, void* buffer, size_t length,
+                                          const tw_op_t* op, tw_request_h* request_p);
 
 /// Asks an operation to end early.
 ///

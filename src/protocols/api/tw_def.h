@@ -32,8 +32,9 @@ typedef struct tw_ep* tw_ep_h;
 typedef struct tw_mem* tw_mem_h;          ///< A registration with every domain; see tw_mem_map().
 typedef struct tw_key* tw_key_h;          ///< The key to memory of a peer; see tw_key_unpack().
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
-typedef struct tw_message* tw_message_h;  ///< A message that was claimed, or tw_am_keep() kept.
-typedef struct tw_cq* tw_cq_h;            ///< A completion queue for any thread; tw_cq_create().
+typedef struct tw_message*
+    tw_message_h;               ///< A message that a probe has taken, or tw_am_keep() kept.
+typedef struct tw_cq* tw_cq_h;  ///< A completion queue for any thread; tw_cq_create().
 typedef struct tw_counter* tw_counter_h;  ///< A count of operations; tw_counter_create().
 
 /// Threads that may use a worker.
@@ -122,45 +123,18 @@ enum tw_op_flag {
     /// to that peer before has completed; with several transmit contexts, operations of the calling
     /// thread. (flush, close) No effect: they are behind everything before them.
     TW_OP_FENCE = 1 << 7,
-    /// (recv) Look for a message that this receive would match, without posting the receive.
-    /// Completes within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
-    /// immediate and source. A peek does not progress: a loop of peeks must call
-    /// tw_worker_progress(). If a buffer is given and all data has arrived, as much as fits is
-    /// copied, and `buffer` of the completion is set. The message stays.
-    TW_OP_PEEK = 1 << 8,
-    /// (recv) With PEEK: claims the message that is found; `message` of the completion names it.
-    /// Alone: receives the claimed message tw_op_t.message; tag, mask and source are ignored.
-    TW_OP_CLAIM = 1 << 9,
-    /// (recv) With PEEK: drops the message that is found. With CLAIM: drops tw_op_t.message.
-    TW_OP_DISCARD = 1 << 10,
-    /// (tw_msg_recv) The buffer receives messages, one behind the other, until fewer than
-    /// tw_worker_attr_t.multi_recv_bytes_min bytes are left. Each message is reported with a
-    /// completion whose `buffer` points to it. A last completion, of no message, has
-    /// TW_DONE_MULTI_RECV: all messages are complete, and the buffer is the program's again. The
-    /// call returns TW_INPROGRESS. Needs one buffer, and a callback, a queue or TW_OP_COMPLETION.
-    TW_OP_MULTI_RECV = 1 << 11,
-    /// (recv) The library provides the buffer; buffer, length, list and handle of the call are
-    /// ignored. The receive completes when a message has matched and enough of it has arrived. The
-    /// completion has TW_DONE_BUFFERED, and its `buffer` and `length` give the data: the whole
-    /// message up to tw_worker_attr_t.buffered_bytes_limit, at least buffered_bytes_min of a longer
-    /// one (TW_DONE_MORE). `message` of the completion names the message. The program must soon
-    /// receive it by CLAIM, or drop it by CLAIM with DISCARD; `buffer` is valid until then. With
-    /// MULTI_RECV (tw_msg_recv) the receive stays posted, and completes once for each message until
-    /// it is cancelled. fi_msg(3) and fi_tagged(3) call these buffered receives and variable-length
-    /// messages.
-    TW_OP_BUFFERED = 1 << 12,
     /// (tw_am_send) The message is sent although the peer has paused messages (TW_ERR_NO_RESOURCE
     /// of tw_data.h), and comes with its data in any case, never with TW_AM_RNDV. It passes
     /// messages that wait at this side; urgent messages among themselves keep their order. Header
     /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion. For
     /// protocols whose peer waits for a reply while it receives nothing.
-    TW_OP_URGENT = 1 << 13,
+    TW_OP_URGENT = 1 << 8,
     /// (send, put, atomic without a result) Complete when this process is needed no longer for the
     /// operation: TW_FLUSH_SENT says what that is for each transport. A send does not complete
     /// while its message waits here for the connection or for room. Weaker than
     /// TW_OP_TRANSMIT_COMPLETE: no progress of the peer is waited for once the transport has the
     /// message. Not with TW_OP_URGENT.
-    TW_OP_SENT_COMPLETE = 1 << 14
+    TW_OP_SENT_COMPLETE = 1 << 9
 };
 
 /// Flags of a completion.
@@ -169,17 +143,15 @@ enum tw_done_flag {
     TW_DONE_RECV = 1 << 1,
     TW_DONE_TAGGED = 1 << 2,
     TW_DONE_IMM = 1 << 3,         ///< The message has an immediate.
-    TW_DONE_PEEK = 1 << 4,        ///< A peek.
-    TW_DONE_CLAIM = 1 << 5,       ///< The receive of a claimed message.
-    TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
-    TW_DONE_FLUSH = 1 << 7,       ///< A flush or close.
-    TW_DONE_BUFFERED = 1 << 8,    ///< A buffered receive.
-    TW_DONE_MORE = 1 << 9,        ///< With TW_DONE_BUFFERED: the message is longer than `buffer`.
-    TW_DONE_AM = 1 << 10,         ///< An active message; `tag` is the id of its handler.
-    TW_DONE_PUT = 1 << 11,
-    TW_DONE_GET = 1 << 12,
-    TW_DONE_ATOMIC = 1 << 13,
-    TW_DONE_REMOTE = 1 << 14  ///< With one of the three: a peer's operation on memory of this side.
+    TW_DONE_MULTI_RECV = 1 << 4,  ///< The buffer of a multi-receive is the program's again.
+    TW_DONE_FLUSH = 1 << 5,       ///< A flush or close.
+    TW_DONE_BUFFERED = 1 << 6,    ///< A buffered receive.
+    TW_DONE_MORE = 1 << 7,        ///< With TW_DONE_BUFFERED: the message is longer than `buffer`.
+    TW_DONE_AM = 1 << 8,          ///< An active message; `tag` is the id of its handler.
+    TW_DONE_PUT = 1 << 9,
+    TW_DONE_GET = 1 << 10,
+    TW_DONE_ATOMIC = 1 << 11,
+    TW_DONE_REMOTE = 1 << 12  ///< With one of the three: a peer's operation on memory of this side.
 };
 
 /// The completion of an operation.
@@ -191,14 +163,26 @@ typedef struct tw_completion {
     uint32_t flags;         ///< TW_DONE_x.
     size_t length;          ///< Bytes sent, or bytes in the receiver's buffer.
     size_t message_length;  ///< Bytes of the message: more than `length` when it was truncated.
-    void* buffer;           ///< Where the data is: multi-receives, peeks, BUFFERED; else NULL.
+    void* buffer;           ///< Where the data is: multi-receives, buffered ones; else NULL.
     uint64_t tag;           ///< Tag of the message; 0 when untagged.
     uint64_t imm;           ///< Immediate of the message; 0 without TW_DONE_IMM.
     uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
-    tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: the message, for CLAIM.
+    tw_message_h message;  ///< Buffered receives: the message, for tw_message_recv().
     uint64_t reserved[5];  ///< Room for later versions; not written.
 } tw_completion_t;
+
+/// A message that is here, or whose request of a rendezvous is. The program sets struct_bytes.
+typedef struct tw_message_info {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_message_info));  ///< sizeof(tw_message_info_t).
+    uint32_t flags;   ///< Of TW_DONE_x: TW_DONE_RECV, TW_DONE_TAGGED, TW_DONE_AM, TW_DONE_IMM.
+    uint64_t tag;     ///< 0 when untagged; the id of the handler of an active message.
+    size_t length;    ///< Bytes of the message.
+    uint64_t imm;     ///< 0 without TW_DONE_IMM.
+    uint64_t source;  ///< The sender's worker, as tw_address_worker_id() tells it.
+    tw_ep_h ep;       ///< The program's endpoint to the sender, or NULL.
+} tw_message_info_t;
 
 /// Reports a completion. Runs inside progress; may call everything but progress. `done` is valid
 /// during the call.
@@ -217,12 +201,11 @@ typedef struct tw_op {
     /// to 64; needs `complete`, `cq` or TW_OP_COMPLETION. NULL: the worker's pool.
     void* request;
     uint64_t imm;
-    tw_mem_h mem;          ///< Handle that covers the whole buffer, or every element of the list.
-    tw_ep_h source;        ///< Receives: only from this peer; NULL: from anybody.
-    tw_message_h message;  ///< CLAIM: the claimed message.
-    /// Filled if the operation completes within the call (any status but TW_INPROGRESS and
-    /// TW_ERR_NO_RESOURCE); may be NULL.
-    tw_completion_t* done;
+    tw_mem_h mem;    ///< Handle that covers the whole buffer, or every element of the list.
+    tw_ep_h source;  ///< Receives: only from this peer; NULL: from anybody.
+    /// Receives: filled when the call returns TW_OK or TW_ERR_MESSAGE_TRUNCATED; the message is in
+    /// the buffer then, as much of it as fits. NULL: nothing is told of it.
+    tw_message_info_t* info;
     /// A queue of the worker's context, which the completion goes to when the operation completes
     /// after the call; with TW_OP_COMPLETION also when it completes within the call. Not with
     /// `complete`. NULL: see "Statuses" in tw_data.h.

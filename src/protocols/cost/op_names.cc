@@ -20,11 +20,6 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_DELIVERY_COMPLETE, "TW_OP_DELIVERY_COMPLETE"},
         {TW_OP_MATCH_COMPLETE, "TW_OP_MATCH_COMPLETE"},
         {TW_OP_FENCE, "TW_OP_FENCE"},
-        {TW_OP_PEEK, "TW_OP_PEEK"},
-        {TW_OP_CLAIM, "TW_OP_CLAIM"},
-        {TW_OP_DISCARD, "TW_OP_DISCARD"},
-        {TW_OP_MULTI_RECV, "TW_OP_MULTI_RECV"},
-        {TW_OP_BUFFERED, "TW_OP_BUFFERED"},
         {TW_OP_URGENT, "TW_OP_URGENT"},
         {TW_OP_SENT_COMPLETE, "TW_OP_SENT_COMPLETE"},
     };

@@ -28,11 +28,9 @@ tw_status_t Receiver::receive(const Incoming& wanted) {
     Request* request = make(wanted);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if ((request->flags & TW_OP_PEEK) != 0)
-        return peek(*request, wanted);
-    if ((request->flags & TW_OP_CLAIM) != 0)
-        return claim(*request, wanted);
-    if ((request->flags & TW_OP_MULTI_RECV) != 0)
+    if (wanted.message != nullptr)
+        return receive_claimed(*request, wanted);
+    if ((request->flags & kMultiReceive) != 0)
         return post_multi(*request, wanted);
     post(*request, source_of(wanted));
     return to_.worker.requests.answer(*request, wanted.op, wanted.request_p);
@@ -49,6 +47,7 @@ Request* Receiver::make(const Incoming& wanted) {
         to_.worker.requests.release(*request);
         return nullptr;
     }
+    request->flags |= wanted.kind;
     request->is_tagged = wanted.is_tagged;
     request->tag = wanted.tag & wanted.mask;
     request->mask = wanted.mask;
@@ -111,7 +110,7 @@ tw_status_t Receiver::post_multi(Request& request, const Incoming& wanted) {
 /// The receive gets a message that waited; `message` is in no matcher, and freed.
 void Receiver::give_message(Request& request, Unexpected& message) {
     to_.matches.take(message);
-    if ((request.flags & TW_OP_BUFFERED) != 0)
+    if ((request.flags & kBufferedReceive) != 0)
         return buffered_.buffer_message(request, message);
     if (message.has_failed || message.is_canceled || message.peer == nullptr) {
         describe(request, message);
@@ -164,7 +163,7 @@ void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t s
     const Walk walk(to_.attention);
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
         unposted(*receive);
-        if ((receive->flags & TW_OP_MULTI_RECV) != 0)
+        if ((receive->flags & kMultiReceive) != 0)
             close_multi(*receive, status);
         else
             to_.worker.finish(*receive, status);

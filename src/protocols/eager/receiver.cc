@@ -155,7 +155,7 @@ void Receiver::end_in_place(Request& request, MatchPeer& from, const Arrival& ar
 void Receiver::deliver(Request& request, MatchPeer& from, const Arrival& arrival) {
     if (!request.is_whole)
         request.make_whole();
-    if ((request.flags & TW_OP_BUFFERED) != 0)
+    if ((request.flags & kBufferedReceive) != 0)
         return buffered_.buffer(request, from, arrival);
     describe(request, from, arrival);
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);

@@ -62,7 +62,8 @@ struct Incoming {
     bool is_tagged;
     const tw_op_t* op;
     tw_request_h* request_p;
-    bool is_am = false;  // it claims an active message
+    std::uint32_t kind = 0;         // kMultiReceive, kBufferedReceive
+    Unexpected* message = nullptr;  // a claimed one, which it receives
 };
 
 /// Receives without a buffer of the program. The message that one matches is kept as if it had been
@@ -102,6 +103,12 @@ class Receiver {
 
     /// A call of the program.
     tw_status_t receive(const Incoming& wanted);
+    /// The earliest message that a receive would take; it stays. nullptr: there is none. `from`
+    /// nullptr: from anybody.
+    Unexpected* probe(bool is_tagged, std::uint64_t tag, std::uint64_t mask, const MatchPeer* from);
+    /// The program has it from now on.
+    void claim(Unexpected& message);
+    static tw_message_info_t info_of(const Unexpected& message);
     /// A call that has returned TW_INPROGRESS already: a receive of any source, for which there is
     /// room.
     void begin(const Incoming& wanted);
@@ -143,8 +150,7 @@ class Receiver {
     Request* make(const Incoming& wanted);
     void post(Request& request, const MatchPeer* from);
     tw_status_t post_multi(Request& request, const Incoming& wanted);
-    tw_status_t peek(Request& request, const Incoming& wanted);
-    tw_status_t claim(Request& request, const Incoming& wanted);
+    tw_status_t receive_claimed(Request& request, const Incoming& wanted);
     void give_message(Request& request, Unexpected& message);
     void describe(Request& request, MatchPeer& from, const Arrival& arrival);
     void deliver(Request& request, MatchPeer& from, const Arrival& arrival);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C API: active messages. Arguments are checked here.
 #include "protocols/api/tw_am.h"
-#include "protocols/eager/receiver.hpp"
 #include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
 #include "protocols/request/refuse.hpp"
@@ -13,8 +12,6 @@
 using namespace tagwire::proto;
 
 namespace {
-
-constexpr std::uint32_t kAmRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE;
 
 /// An active message whose data is in one piece, or a list, and how it is sent.
 struct AmSend {
@@ -92,38 +89,6 @@ tw_status_t check(const char* call, const AmSend& wanted) {
     return is_sent;
 }
 
-tw_status_t receive(const char* call, tw_worker_h handle, Incoming wanted,
-                    tw_message_h message) try {
-    if (handle == nullptr)
-        return refuse_null(call, "worker");
-    if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
-        return refuse_null(call, "buffer");
-    if (tagwire::ucs::reserve_is_low())
-        return TW_ERR_NO_MEMORY;
-    WorkerCore& worker = core_of(handle);
-    const Entry entry(worker);
-    const LeavesWork work(worker);
-    const WholeOp op(wanted.op);
-    tw_op_t how = op.get() == nullptr ? kPlainOp : *op.get();
-    tw_status_t status = op.check(call);
-    if (status == TW_OK)
-        status = check_op(call, worker.context(), how, kAmRecvFlags);
-    if (status == TW_OK) {
-        status = check_memory(call, worker.context(), how, wanted.base, wanted.length, wanted.list,
-                              wanted.count);
-        status = status == TW_OK ? check_target(call, how) : status;
-    }
-    if (status != TW_OK)
-        return status;
-    how.flags |= TW_OP_CLAIM;
-    how.message = message;
-    how.source = nullptr;
-    wanted.op = &how;
-    return worker.receiver().receive(wanted);
-} catch (const std::bad_alloc&) {
-    return refuse_no_memory(call);
-}
-
 }  // namespace
 
 extern "C" {
@@ -173,35 +138,6 @@ tw_status_t tw_am_keep(tw_am_t* am, tw_message_h* message_p) try {
     const Entry entry(worker);
     const LeavesWork work(worker);
     return worker.ams().keep(*static_cast<AmCall*>(am), message_p);
-} catch (const std::bad_alloc&) {
-    return refuse_no_memory(__func__);
-}
-
-tw_status_t tw_am_recv(tw_worker_h worker, tw_message_h message, void* buffer, size_t length,
-                       const tw_op_t* op, tw_request_h* request_p) {
-    return receive(__func__, worker, {buffer, length, nullptr, 0, 0, 0, false, op, request_p, true},
-                   message);
-}
-
-tw_status_t tw_am_recvv(tw_worker_h worker, tw_message_h message, const tw_iov_t* iov,
-                        size_t iovcnt, const tw_op_t* op, tw_request_h* request_p) {
-    size_t length = 0;
-    const tw_status_t status = check_list(__func__, iov, iovcnt, &length);
-    if (status != TW_OK)
-        return status;
-    return receive(__func__, worker,
-                   {nullptr, length, iov, iovcnt, 0, 0, false, op, request_p, true}, message);
-}
-
-tw_status_t tw_am_release(tw_worker_h worker, tw_message_h message) try {
-    TW_REFUSE_NULL(worker);
-    const Entry entry(core_of(worker));
-    const LeavesWork work(core_of(worker));
-    if (!core_of(worker).ams().release(message))
-        TW_REFUSE(TW_ERR_INVALID_PARAM,
-                  "message %p is not an active message of this worker that the program has",
-                  static_cast<void*>(message));
-    return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }

@@ -6,6 +6,7 @@
 #include "protocols/api/tw_endpoint.h"
 #include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"
+#include "protocols/facade/receive_call.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/fast_path.hpp"
@@ -16,10 +17,6 @@
 using namespace tagwire::proto;
 
 namespace {
-
-constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP_PEEK |
-                                     TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV |
-                                     TW_OP_BUFFERED;
 
 [[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& to, Outgoing message) try {
     const WholeOp op(message.op);
@@ -177,77 +174,6 @@ tw_status_t send_list(const char* call, tw_ep_h handle, const tw_iov_t* iov, siz
                      {nullptr, length, iov, iovcnt, tag, is_tagged, op, request_p});
 }
 
-tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
-    const tw_op_t& op = *wanted.op;
-    const bool peeks = (op.flags & TW_OP_PEEK) != 0;
-    const bool claims = (op.flags & TW_OP_CLAIM) != 0;
-    const bool discards = (op.flags & TW_OP_DISCARD) != 0;
-    const bool takes_many = (op.flags & TW_OP_MULTI_RECV) != 0;
-    const char* wrong = nullptr;
-    if (discards && !peeks && !claims)
-        wrong = "TW_OP_DISCARD needs TW_OP_PEEK or TW_OP_CLAIM";
-    else if (discards && peeks && claims)
-        wrong = "TW_OP_PEEK accepts TW_OP_CLAIM or TW_OP_DISCARD, not both";
-    else if (claims && !peeks && op.message == nullptr)
-        wrong = "TW_OP_CLAIM without TW_OP_PEEK needs op->message";
-    else if (takes_many && (peeks || claims))
-        wrong = "TW_OP_MULTI_RECV cannot be combined with TW_OP_PEEK or TW_OP_CLAIM";
-    else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims))
-        wrong = "TW_OP_BUFFERED cannot be combined with TW_OP_PEEK or TW_OP_CLAIM";
-    else if (takes_many && wanted.is_tagged)
-        wrong = "TW_OP_MULTI_RECV is for tw_msg_recv() only";
-    else if (takes_many && wanted.list != nullptr)
-        wrong = "TW_OP_MULTI_RECV needs one buffer, not a list";
-    else if (takes_many && op.complete == nullptr && op.cq == nullptr &&
-             (op.flags & TW_OP_COMPLETION) == 0)
-        wrong = "TW_OP_MULTI_RECV needs op->complete, op->cq or TW_OP_COMPLETION";
-    if (wrong == nullptr)
-        return TW_OK;
-    TW_LOG_ERROR("%s: %s", call, wrong);
-    return TW_ERR_INVALID_PARAM;
-}
-
-[[gnu::noinline]] tw_status_t check_receive(const char* call, const WorkerCore& worker,
-                                            const Incoming& wanted) {
-    const tw_op_t& op = *wanted.op;
-    tw_status_t status = check_op(call, worker.context(), op, kRecvFlags);
-    if (status == TW_OK)
-        status = check_receive_flags(call, wanted);
-    if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
-        status = check_memory(call, worker.context(), op, wanted.base, wanted.length, wanted.list,
-                              wanted.count);
-        status = status == TW_OK ? check_target(call, op) : status;
-    }
-    if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
-        TW_LOG_ERROR("%s: op->source is an endpoint of another worker", call);
-        status = TW_ERR_INVALID_PARAM;
-    }
-    return status;
-}
-
-tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try {
-    const WholeOp op(wanted.op);
-    if (const tw_status_t status = op.check(call); status != TW_OK)
-        return status;
-    wanted.op = op.get();
-    if (wanted.op != nullptr && (wanted.op->flags & TW_OP_BUFFERED) != 0) {
-        wanted.base = nullptr;
-        wanted.length = 0;
-        wanted.list = nullptr;
-        wanted.count = 0;
-    }
-    if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
-        return refuse_null(call, "buffer");
-    if (tagwire::ucs::reserve_is_low())
-        return TW_ERR_NO_MEMORY;
-    const Entry entry(worker);
-    const LeavesWork work(worker);
-    const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
-    return status == TW_OK ? worker.receiver().receive(wanted) : status;
-} catch (const std::bad_alloc&) {
-    return refuse_no_memory(call);
-}
-
 /// Another thread has the lock. False: it posts the receive.
 [[gnu::noinline]] bool lock_for_receive(Worker& worker, void* buffer, size_t length, uint64_t tag,
                                         uint64_t mask, bool is_tagged, const tw_op_t& how,
@@ -376,19 +302,6 @@ enum class ShortReceive : std::uint8_t {
     return msg_recv_long(handle, buffer, length, op, request_p);
 }
 
-tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
-                         uint64_t tag, uint64_t ignore, bool is_tagged, const tw_op_t* op,
-                         tw_request_h* request_p) {
-    if (handle == nullptr)
-        return refuse_null(call, "worker");
-    size_t length = 0;
-    const tw_status_t status = check_list(call, iov, iovcnt, &length);
-    if (status != TW_OK)
-        return status;
-    return receive_long(call, worker_of(handle),
-                        {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
-}
-
 /// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
 }  // namespace
 
@@ -441,7 +354,8 @@ tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_
 
 tw_status_t tw_tag_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
                          uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
-    return receive_list(__func__, worker, iov, iovcnt, tag, ignore, true, op, request_p);
+    return receive_list(__func__, worker,
+                        {nullptr, 0, iov, iovcnt, tag, ~ignore, true, op, request_p});
 }
 
 tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const tw_op_t* op,
@@ -460,7 +374,8 @@ tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const t
 
 tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
                          tw_request_h* request_p) {
-    return receive_list(__func__, worker, iov, iovcnt, 0, 0, false, op, request_p);
+    return receive_list(__func__, worker,
+                        {nullptr, 0, iov, iovcnt, 0, kExactMask, false, op, request_p});
 }
 
 tw_status_t tw_request_cancel(tw_request_h request) try {

@@ -156,7 +156,7 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
     if (op == nullptr)
         return true;
     if (op->struct_bytes != sizeof(tw_op_t) || (op->flags & ~flags) != 0 ||
-        !are_null(op->request, op->done, op->cq, op->counter))
+        !are_null(op->request, op->cq, op->counter))
         return false;
     return op->mem == nullptr || (&memory_of(op->mem).context() == &ep.worker.context() &&
                                   memory_of(op->mem).covers(buffer, length));

@@ -311,8 +311,8 @@ void MatchTable::remove_orphan(Unexpected& message) {
 }
 
 void MatchTable::claim(Unexpected& message) {
+    claimed_.insert(&message);  // may throw, and nothing has happened
     take(message);
-    claimed_.insert(&message);
 }
 
 /// Its sender is gone.
@@ -399,11 +399,18 @@ void MatchTable::drop_messages_of(MatchPeer& peer) {
         end(*message, peer.budget.has_flooded);
 }
 
-Unexpected* MatchTable::claimed(tw_message_h message, bool is_am) const {
+Unexpected* MatchTable::claimed(tw_message_h message) const {
     const auto found = claimed_.find(static_cast<Unexpected*>(message));
-    return found == claimed_.end() || (*found)->waiting != nullptr || (*found)->is_am != is_am
-               ? nullptr
-               : *found;
+    return found == claimed_.end() || (*found)->waiting != nullptr ? nullptr : *found;
+}
+
+bool MatchTable::drop(tw_message_h message) {
+    Unexpected* const dropped = claimed(message);
+    if (dropped == nullptr)
+        return false;
+    unclaim(*dropped);
+    discard(*dropped);
+    return true;
 }
 
 void MatchTable::name(Unexpected& message) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The two name spaces of messages of a worker, and the unexpected messages with their memory.
 //
-//            arrives, no receive                    receive, peek + claim, buffered receive
+//            arrives, no receive                    receive, taken by a probe, buffered receive
 //     peer ----------------------> in a name space ---------------------------------------> taken
 //                                        |
 //                                        | the peer goes: all of it is here
@@ -79,9 +79,10 @@ class MatchTable {
     void take(Unexpected& message);
     /// The program has it, or a buffered receive.
     void claim(Unexpected& message);
-    /// nullptr: it is no claimed message (no active message that the program has), or a buffered
-    /// receive has it.
-    Unexpected* claimed(tw_message_h message, bool is_am = false) const;
+    /// nullptr: it is no message that the program has, or a buffered receive has it.
+    Unexpected* claimed(tw_message_h message) const;
+    /// Drops a message that the program has. False: it is none.
+    bool drop(tw_message_h message);
     /// The program keeps it, a rendezvous: its sender may take it back.
     void name(Unexpected& message);
     void unclaim(Unexpected& message) { claimed_.erase(&message); }

@@ -20,7 +20,7 @@ inline Request* match(MatchTable& matches, RequestTable& requests, bool is_tagge
     auto* request = static_cast<Request*>(posted.find(tag, source));
     if (request == nullptr)
         return nullptr;
-    if ((request->flags & TW_OP_MULTI_RECV) == 0) {
+    if ((request->flags & kMultiReceive) == 0) {
         posted.cancel(*request);
         return request;
     }

@@ -102,7 +102,7 @@ bool DeviceTags::overlaps_held(const Request& request) const {
 
 DeviceTags::Rule DeviceTags::rule_for(const Request& request) const {
     // The device does not look at who sent a message, and writes one message into one buffer.
-    if (request.source != kAnySource || (request.flags & TW_OP_BUFFERED) != 0)
+    if (request.source != kAnySource || (request.flags & kBufferedReceive) != 0)
         return Rule::kKind;
     if (overlaps_held(request))
         return Rule::kOrder;

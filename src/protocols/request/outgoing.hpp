@@ -42,7 +42,7 @@ inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 
 inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
     return op == nullptr || (op->struct_bytes == sizeof(tw_op_t) && (op->flags & ~flags) == 0 &&
-                             are_null(op->mem, op->request, op->done, op->cq, op->counter));
+                             are_null(op->mem, op->request, op->cq, op->counter));
 }
 
 /// Plain but for an immediate, which it has.

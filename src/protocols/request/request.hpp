@@ -42,6 +42,10 @@ struct Request;
 /// The tw_op_t of a call that passes none.
 inline constexpr tw_op_t kPlainOp{};
 
+// Kinds of receives, beside the flags of the program in Request::flags.
+inline constexpr std::uint32_t kMultiReceive = std::uint32_t{1} << 30;
+inline constexpr std::uint32_t kBufferedReceive = std::uint32_t{1} << 31;
+
 /// `flag` if `is_set`, else nothing.
 constexpr std::uint32_t flag_if(bool is_set, std::uint32_t flag) {
     return is_set ? flag : 0;
@@ -142,7 +146,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     WorkerCore* worker;
     tw_complete_cb_t complete;
     void* context;
-    std::uint32_t flags;  // TW_OP_x
+    std::uint32_t flags;  // TW_OP_x, and kinds of receives
 
     // Valid when it is whole.
     std::uint32_t id;                  // by which peers name it; 0: none

@@ -10,6 +10,7 @@
 #include "protocols/request/memory.hpp"
 #include "protocols/wire/am_part.hpp"
 #include "ucs/debug/check.hpp"
+#include "ucs/memory/sized.hpp"
 
 namespace tagwire::proto {
 
@@ -18,6 +19,17 @@ namespace {
 /// Copies the fields; the room behind them is nobody's yet.
 void copy_completion(const tw_completion_t& from, tw_completion_t* to) {
     std::memcpy(to, &from, kCompletionBytes);
+}
+
+tw_message_info_t info_of(const tw_completion_t& done) {
+    tw_message_info_t info{};
+    info.flags = done.flags;
+    info.tag = done.tag;
+    info.length = done.message_length;
+    info.imm = done.imm;
+    info.source = done.source;
+    info.ep = done.ep;
+    return info;
 }
 
 /// The counter of a request that is reported, which counts it behind that.
@@ -410,7 +422,8 @@ void RequestTable::forget(tw_ep_h ep) {
 }
 
 tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {
-    if (!request.has_ended || (request.flags & TW_OP_COMPLETION) != 0) {
+    // A completion alone tells where the data of a buffered receive is.
+    if (!request.has_ended || (request.flags & (TW_OP_COMPLETION | kBufferedReceive)) != 0) {
         if (request_p != nullptr)
             *request_p = &request;
         if (request.has_ended)
@@ -420,8 +433,10 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
         return TW_INPROGRESS;
     }
     const tw_status_t status = request.done.status;
-    if (op != nullptr && op->done != nullptr)
-        copy_completion(request.done, op->done);
+    const bool is_received = status == TW_OK || status == TW_ERR_MESSAGE_TRUNCATED;
+    if (op != nullptr && op->info != nullptr && request.kind == RequestKind::kReceive &&
+        is_received)
+        ucs::write_sized(info_of(request.done), op->info);
     if (status == TW_OK) {
         const Counted counted(request);
         release(request);

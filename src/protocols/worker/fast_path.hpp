@@ -114,6 +114,12 @@ inline bool is_plain_receive(const tw_op_t& op) {
     return true;
 }
 
+/// TW_DONE_x of a plain receive. `flags`: kTagged and kImm.
+[[gnu::always_inline]] inline std::uint32_t plain_flags(std::uint32_t flags) {
+    return TW_DONE_RECV | flag_if((flags & kTagged) != 0, TW_DONE_TAGGED) |
+           flag_if((flags & kImm) != 0, TW_DONE_IMM);
+}
+
 /// The completion of a plain receive of a short message. `flags`: kTagged and kImm.
 [[gnu::always_inline]] inline void tell_plain(tw_completion_t& done, void* context,
                                               tw_request_h request, std::uint32_t flags,
@@ -123,8 +129,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
     ucs::keep_in_memory(done.context);
     done.request = request;
     done.status = TW_OK;
-    done.flags = TW_DONE_RECV | flag_if((flags & kTagged) != 0, TW_DONE_TAGGED) |
-                 flag_if((flags & kImm) != 0, TW_DONE_IMM);
+    done.flags = plain_flags(flags);
     done.length = length;
     ucs::keep_in_memory(done.length);
     done.message_length = length;
@@ -138,7 +143,8 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
                            std::uint64_t mask, bool is_tagged, const tw_op_t& op,
                            std::uint32_t source) {
     UnexpectedMessages& messages = worker.space(is_tagged).unexpected;
-    if (messages.empty() || (op.flags & TW_OP_COMPLETION) != 0)
+    if (messages.empty() || (op.flags & TW_OP_COMPLETION) != 0 ||
+        (op.info != nullptr && op.info->struct_bytes != sizeof(tw_message_info_t)))
         return false;
     auto* const message = static_cast<Unexpected*>(messages.find(tag & mask, mask, source));
     if (message == nullptr || !message->is_plain || message->peer == nullptr ||
@@ -146,13 +152,14 @@ inline bool try_take_plain(WorkerCore& worker, void* buffer, std::size_t length,
         return false;
     messages.remove(*message);
     ucs::copy_short(static_cast<std::byte*>(buffer), message->behind(), message->length);
-    if (op.done != nullptr) {
-        tw_completion_t& done = *op.done;
-        tell_plain(done, op.context, nullptr, message->flags, message->length);
-        done.tag = message->tag;
-        done.imm = message->imm;
-        done.source = message->worker_id;
-        done.ep = sender_of(*message).handle();
+    if (op.info != nullptr) {
+        tw_message_info_t& info = *op.info;
+        info.flags = plain_flags(message->flags);
+        info.tag = message->tag;
+        info.length = message->length;
+        info.imm = message->imm;
+        info.source = message->worker_id;
+        info.ep = sender_of(*message).handle();
     }
     worker.matches().release_plain(*message);
     return true;

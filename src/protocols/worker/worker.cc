@@ -526,7 +526,7 @@ void Worker::cancel(Request& request) {
             if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
                 return;
             own_receiver_.unpost(request);
-            if ((request.flags & TW_OP_MULTI_RECV) != 0)
+            if ((request.flags & kMultiReceive) != 0)
                 return own_receiver_.close_multi(request, UCS_ERR_CANCELED);
             finish(request, UCS_ERR_CANCELED);
         }

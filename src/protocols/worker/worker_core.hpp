@@ -80,6 +80,7 @@ class WorkerCore : public tw_worker {
     const WorkerPort& port() const { return port_; }
     RequestTable& requests() { return requests_; }
     MatchTable& matches() { return matches_; }
+    const MatchTable& matches() const { return matches_; }
     MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
     /// Endpoints by the ids that their peers name them with.
     IdTable<Endpoint>& endpoints() { return endpoints_; }

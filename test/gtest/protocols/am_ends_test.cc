@@ -38,7 +38,7 @@ TEST_F(MsgAm, a_rendezvous_that_was_not_received_is_cancelled) {
     EXPECT_EQ(end_of(from(), &sent).status, TW_ERR_CANCELED);
     Bytes received(kRndv);
     ASSERT_EQ(
-        tw_am_recv(to().worker(), inbox.seen[0].message, received.data(), kRndv, &at, nullptr),
+        tw_message_recv(to().worker(), inbox.seen[0].message, received.data(), kRndv, &at, nullptr),
         TW_INPROGRESS);
     EXPECT_EQ(end_of(to(), &got).status, TW_ERR_CANCELED);
     // One that is released leaves no trace either.
@@ -95,8 +95,8 @@ TEST_F(MsgAm, what_was_kept_outlives_its_sender_but_for_data_that_is_still_there
         EXPECT_EQ(std::memcmp(message.kept_header, pattern(30, 1).data(), 30), 0);
         Bytes received(sent[i].size());
         const tw_op_t how = op(&got);
-        ASSERT_EQ(tw_am_recv(to().worker(), message.message, received.data(), received.size(), &how,
-                             nullptr),
+        ASSERT_EQ(tw_message_recv(to().worker(), message.message, received.data(), received.size(),
+                                  &how, nullptr),
                   TW_INPROGRESS);
         EXPECT_EQ(end_of(to(), &got).status, message.is_rndv ? TW_ERR_CONNECTION_RESET : TW_OK);
         EXPECT_TRUE(message.is_rndv || received == sent[i]);
@@ -147,9 +147,9 @@ struct Counting {
                 ++static_cast<Counting*>(done->context)->ends;
             };
             Bytes& buffer = self.buffers.emplace_back(am->length);
-            EXPECT_EQ(
-                tw_am_recv(am->worker, am->message, buffer.data(), buffer.size(), &how, nullptr),
-                TW_INPROGRESS);
+            EXPECT_EQ(tw_message_recv(am->worker, am->message, buffer.data(), buffer.size(), &how,
+                                      nullptr),
+                      TW_INPROGRESS);
         } else if (++self.seen % 2 == 0 && tw_am_keep(am, &message) == TW_OK) {
             self.kept.push_back(message);
         }
@@ -193,7 +193,7 @@ TEST_F(MsgAm, each_operation_ends_once_in_whatever_phase_an_endpoint_is_closed_b
         EXPECT_EQ(from().done.size(), std::size(kLengths)) << round;
         EXPECT_EQ(counting.ends, counting.buffers.size());
         for (tw_message_h message : counting.kept)
-            EXPECT_EQ(tw_am_release(to().worker(), message), TW_OK);
+            EXPECT_EQ(tw_message_drop(to().worker(), message), TW_OK);
         EXPECT_TRUE(keeps_nothing(to())) << to().description();
     }
 }
@@ -262,8 +262,8 @@ TEST_F(MsgAmBudget, a_program_that_keeps_everything_pauses_its_sender_and_nothin
             EXPECT_EQ(number, taken);
             const tw_op_t how = op(&got);
             message.data.assign(message.length, {});
-            EXPECT_EQ(tw_am_recv(to().worker(), message.message, message.data.data(),
-                                 message.length, &how, nullptr),
+            EXPECT_EQ(tw_message_recv(to().worker(), message.message, message.data.data(),
+                                      message.length, &how, nullptr),
                       TW_INPROGRESS);
         }
         return taken == kMessages;

@@ -51,9 +51,9 @@ class MsgAmImpostor : public MsgTest {
     tw_status_t receive(tw_message_h message, Bytes* buffer, const std::function<void()>& before) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        EXPECT_EQ(
-            tw_am_recv(victim().worker(), message, buffer->data(), buffer->size(), &how, nullptr),
-            TW_INPROGRESS);
+        EXPECT_EQ(tw_message_recv(victim().worker(), message, buffer->data(), buffer->size(), &how,
+                                  nullptr),
+                  TW_INPROGRESS);
         before();
         EXPECT_TRUE(impostor_.run_until(victim(), [&] { return !victim().done.empty(); }));
         const tw_status_t status = victim().done.front().status;
@@ -182,7 +182,7 @@ TEST_F(MsgAmImpostor, one_message_in_parts_comes_at_a_time) {
     EXPECT_EQ(seen_[0].header, Bytes(data.begin(), data.begin() + 30));
     EXPECT_EQ(seen_[0].data, Bytes(data.begin() + 30, data.end()));
     EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 3; }));
-    EXPECT_EQ(tw_am_release(victim().worker(), seen_[0].message), TW_OK);
+    EXPECT_EQ(tw_message_drop(victim().worker(), seen_[0].message), TW_OK);
     // One whose peer goes is given back.
     send(AmId::kAm, first(30));
     impostor_.run(victim());
@@ -272,8 +272,8 @@ TEST_F(MsgAmFlood, a_program_may_keep_no_more_of_a_peer_that_sends_on_while_it_i
         if (seen.kept != TW_OK)
             break;
         Bytes buffer(data.size());
-        EXPECT_EQ(tw_am_recv(victim().worker(), seen.message, buffer.data(), buffer.size(), nullptr,
-                             nullptr),
+        EXPECT_EQ(tw_message_recv(victim().worker(), seen.message, buffer.data(), buffer.size(),
+                                  nullptr, nullptr),
                   TW_OK);
         EXPECT_EQ(buffer, data);
     }

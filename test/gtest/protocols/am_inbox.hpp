@@ -44,7 +44,7 @@ class AmInbox {
     /// Every message that has come is here.
     bool has(std::size_t count) const { return seen.size() - pending_ >= count; }
     void release(Message& message) {
-        EXPECT_EQ(tw_am_release(at_.worker(), message.message), TW_OK);
+        EXPECT_EQ(tw_message_drop(at_.worker(), message.message), TW_OK);
         message.message = nullptr;
     }
 
@@ -86,7 +86,7 @@ class AmInbox {
             ++inbox.received;
         };
         Bytes& data = seen.back().data;
-        EXPECT_EQ(tw_am_recv(am.worker, am.message, data.data(), data.size(), &how, nullptr),
+        EXPECT_EQ(tw_message_recv(am.worker, am.message, data.data(), data.size(), &how, nullptr),
                   TW_INPROGRESS);
     }
 

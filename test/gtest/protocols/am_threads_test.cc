@@ -84,7 +84,7 @@ class MsgAmThreads : public ::testing::Test {
                 kept.swap(kept_);
             }
             for (tw_message_h message : kept)
-                EXPECT_EQ(tw_am_release(server_->worker(), message), TW_OK);
+                EXPECT_EQ(tw_message_drop(server_->worker(), message), TW_OK);
         }
     }
 

@@ -148,10 +148,8 @@ TEST_F(MsgBudget, all_peers_together_are_held_back_and_nothing_is_lost) {
     run_until([&] {
         send_some();
         for (std::size_t i = 0; i < kPeers; ++i) {
-            tw_op_t peek{};
-            peek.flags = TW_OP_PEEK;
             std::uint64_t number = 0;
-            while (tw_tag_recv(self.worker(), nullptr, 0, i, 0, &peek, nullptr) == TW_OK) {
+            while (probe(self.worker(), i) == TW_OK) {
                 int mark = 0;
                 const tw_op_t how = op(&mark);
                 EXPECT_EQ(tw_tag_recv(self.worker(), &number, sizeof number, i, 0, &how, nullptr),

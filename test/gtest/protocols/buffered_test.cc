@@ -26,9 +26,9 @@ class MsgBuffered : private Settings, public MsgTest {
         return made;
     }
     void post(Node& at, int* mark, std::uint64_t tag, tw_ep_h source = nullptr) {
-        tw_op_t how = op(mark, TW_OP_BUFFERED);
+        tw_op_t how = op(mark);
         how.source = source;
-        ASSERT_EQ(tw_tag_recv(at.worker(), nullptr, 0, tag, 0, &how, nullptr), TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_recv_buffered(at.worker(), tag, 0, &how, nullptr), TW_INPROGRESS);
     }
     /// Checks the report of a buffered receive of `data`.
     static void expect_start(const tw_completion_t& done, const Bytes& data) {
@@ -46,23 +46,20 @@ class MsgBuffered : private Settings, public MsgTest {
     void claim(Node& at, tw_message_h message, const Bytes& data) {
         Bytes received(data.size() + 1, std::byte{0xee});
         int mark = 0;
-        tw_op_t how = op(&mark, TW_OP_CLAIM);
-        how.message = message;
-        ASSERT_EQ(tw_tag_recv(at.worker(), received.data(), data.size(), 0, 0, &how, nullptr),
-                  TW_INPROGRESS);
+        const tw_op_t how = op(&mark);
+        ASSERT_EQ(
+            tw_message_recv(at.worker(), message, received.data(), data.size(), &how, nullptr),
+            TW_INPROGRESS);
         const tw_completion_t done = end_of(at, &mark);
         EXPECT_EQ(done.status, TW_OK);
         EXPECT_EQ(done.length, data.size());
-        EXPECT_NE(done.flags & TW_DONE_CLAIM, 0U);
+        EXPECT_EQ(done.flags & TW_DONE_BUFFERED, 0U);
         EXPECT_EQ(received.back(), std::byte{0xee});
         received.pop_back();
         EXPECT_EQ(received, data);
     }
     void discard(Node& at, tw_message_h message) {
-        tw_op_t drop{};
-        drop.flags = TW_OP_CLAIM | TW_OP_DISCARD;
-        drop.message = message;
-        EXPECT_EQ(tw_tag_recv(at.worker(), nullptr, 0, 0, 0, &drop, nullptr), TW_OK);
+        EXPECT_EQ(tw_message_drop(at.worker(), message), TW_OK);
     }
 };
 
@@ -79,6 +76,25 @@ TEST_F(MsgBuffered, a_message_is_shown_and_can_be_claimed) {
         expect_start(done, data);
         EXPECT_EQ(done.tag, 5U);
         EXPECT_EQ(done.source, a.id());
+        claim(b, done.message, data);
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK) << length;
+    }
+}
+
+TEST_F(MsgBuffered, one_that_is_tested_tells_its_message_though_that_was_there) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length : kBufferedLengths) {
+        const Bytes data = pattern(length, length);
+        int sent = 0;
+        const tw_op_t how = op(&sent);
+        send_unexpected(a, b, data, 6, how);
+        tw_request_h request = nullptr;
+        ASSERT_EQ(tw_tag_recv_buffered(b.worker(), 6, 0, nullptr, &request), TW_INPROGRESS);
+        tw_completion_t done{};
+        run_until([&] { return tw_request_test(request, &done) != TW_INPROGRESS; });
+        expect_start(done, data);
+        tw_request_free(request);
         claim(b, done.message, data);
         EXPECT_EQ(end_of(a, &sent).status, TW_OK) << length;
     }
@@ -104,9 +120,9 @@ TEST_F(MsgBuffered, messages_without_tags_are_shown_one_by_one_until_the_receive
     Node& a = node(0);
     Node& b = node(1);
     int many = 0;
-    const tw_op_t how = op(&many, TW_OP_BUFFERED | TW_OP_MULTI_RECV);
+    const tw_op_t how = op(&many);
     tw_request_h request = nullptr;
-    ASSERT_EQ(tw_msg_recv(b.worker(), nullptr, 0, &how, &request), TW_INPROGRESS);
+    ASSERT_EQ(tw_msg_recv_buffered_multi(b.worker(), &how, &request), TW_INPROGRESS);
     for (const std::size_t length : kBufferedLengths) {
         const Bytes data = pattern(length, length);
         int sent = 0;
@@ -157,12 +173,8 @@ TEST_F(MsgBuffered, what_its_sender_takes_along_ends_with_an_error) {
     ASSERT_EQ(tw_ep_close(b.to(a), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     EXPECT_EQ(end_of(b, &waiting).status, TW_ERR_CANCELED);
     Bytes received(data.size());
-    tw_completion_t end{};
-    tw_op_t claim{};
-    claim.flags = TW_OP_CLAIM;
-    claim.message = done.message;
-    claim.done = &end;
-    EXPECT_EQ(tw_tag_recv(b.worker(), received.data(), received.size(), 0, 0, &claim, nullptr),
+    EXPECT_EQ(tw_message_recv(b.worker(), done.message, received.data(), received.size(), nullptr,
+                              nullptr),
               TW_ERR_CONNECTION_RESET);
 }
 
@@ -216,10 +228,13 @@ TEST_F(MsgBuffered, a_worker_goes_whose_receives_wait_for_their_data) {
 TEST_F(MsgBuffered, what_cannot_be_is_refused) {
     Node& b = node(1);
     int mark = 0;
-    for (const unsigned with : {unsigned{TW_OP_PEEK}, unsigned{TW_OP_CLAIM}}) {
-        const tw_op_t how = op(&mark, TW_OP_BUFFERED | with);
-        EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 0, 0, &how, nullptr), TW_ERR_INVALID_PARAM);
-    }
+    const tw_op_t wrong_flag = op(&mark, TW_OP_INJECT);
+    EXPECT_EQ(tw_tag_recv_buffered(b.worker(), 0, 0, &wrong_flag, nullptr), TW_ERR_INVALID_PARAM);
+    const tw_op_t how = op(&mark);
+    EXPECT_EQ(tw_tag_recv_buffered(nullptr, 0, 0, &how, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_message_drop(b.worker(), nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_message_recv(b.worker(), nullptr, nullptr, 0, &how, nullptr),
+              TW_ERR_INVALID_PARAM);
     tw_worker_attr_t attr{};
     ASSERT_EQ(tw_worker_query(b.worker(), &attr), TW_OK);
     EXPECT_EQ(attr.buffered_bytes_limit, kLimit);

@@ -30,9 +30,7 @@ TEST_F(MsgCancel, a_message_that_has_gone_in_part_is_cancelled_when_all_of_it_ha
     ASSERT_EQ(tw_request_cancel(request), TW_OK);
     EXPECT_EQ(end_of(a, &mark).status, TW_ERR_CANCELED);
     run_some();
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK;
-    EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 7, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+    EXPECT_EQ(probe(b.worker(), 7), TW_ERR_NO_MESSAGE);
 }
 
 // The transport has room for all of it; a receiver that keeps up would be as good.

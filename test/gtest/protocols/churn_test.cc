@@ -88,16 +88,8 @@ class MsgChurn : private Settings, public MsgTest {
 
     /// Receives of nobody's messages what is there.
     void take_all() {
-        for (;;) {
-            tw_completion_t done{};
-            tw_op_t how{};
-            how.done = &done;
-            how.flags = TW_OP_PEEK | TW_OP_DISCARD;
-            if (tw_tag_recv(node(0).worker(), nullptr, 0, 0, ~std::uint64_t{0}, &how, nullptr) !=
-                TW_OK)
-                break;
+        while (take_and_drop(node(0).worker(), 0, ~std::uint64_t{0}))
             ++taken_;
-        }
         EXPECT_EQ(kept_bytes(), 0U);
         let_lanes_go();
         node(0).events.clear();

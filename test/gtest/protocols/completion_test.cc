@@ -174,9 +174,10 @@ TEST_F(MsgCq, the_messages_of_a_multi_receive_end_in_the_queue) {
     ASSERT_EQ(tw_worker_set_limits(node(1).worker(), &limits), TW_OK);
     int mark = 0;
     const CounterPtr counter = make_counter();
-    const tw_op_t recv = counted(to(cq, &mark, TW_OP_COMPLETION | TW_OP_MULTI_RECV), counter);
+    const tw_op_t recv = counted(to(cq, &mark, 0), counter);
     tw_request_h request = nullptr;
-    ASSERT_EQ(tw_msg_recv(node(1).worker(), buffer, sizeof buffer, &recv, &request), TW_INPROGRESS);
+    ASSERT_EQ(tw_msg_recv_multi(node(1).worker(), buffer, sizeof buffer, &recv, &request),
+              TW_INPROGRESS);
     for (int i = 0; i < 6; ++i)
         EXPECT_GE(tw_msg_send(node(0).to(node(1)), "abc", 3, nullptr, nullptr), TW_OK);
     run_until([&] { return read(counter).first == 6; });
@@ -287,9 +288,7 @@ TEST_F(MsgCq, a_worker_that_goes_leaves_the_queue_free) {
         ASSERT_EQ(tw_tag_recv(node(1).worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
     for (int i = 0; i < 5; ++i)
         EXPECT_GE(tw_tag_send(node(0).to(node(1)), "x", 1, 1, nullptr, nullptr), TW_OK);
-    tw_op_t many = how;
-    many.flags |= TW_OP_MULTI_RECV;
-    ASSERT_EQ(tw_msg_recv(node(1).worker(), buffer.data(), buffer.size(), &many, nullptr),
+    ASSERT_EQ(tw_msg_recv_multi(node(1).worker(), buffer.data(), buffer.size(), &how, nullptr),
               TW_INPROGRESS);
     ASSERT_EQ(tw_tag_send(node(1).to(node(0)), data.data(), data.size(), 9, &how, nullptr),
               TW_INPROGRESS);
@@ -453,8 +452,8 @@ TEST_F(MsgCounter, failures_count_apart_and_refused_calls_do_not) {
     EXPECT_EQ(tw_request_cancel(request), TW_OK);
     run_until([&] { return read(counter).second == 1; });
     EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
-    how.flags = TW_OP_PEEK;
-    EXPECT_EQ(tw_tag_recv(node(0).worker(), nullptr, 0, 1, 0, &how, nullptr), TW_ERR_NO_MESSAGE);
+    how.flags = TW_OP_INJECT;
+    EXPECT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &how, nullptr), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(read(counter), std::pair(std::uint64_t{0}, std::uint64_t{1}));
 }
 

@@ -256,7 +256,7 @@ void CrowdedRank::take_am(const tw_am_t& am) {
         return;
     }
     Bytes& bytes = long_ams_.emplace_back(am.length);
-    EXPECT_GE(tw_am_recv(am.worker, am.message, bytes.data(), bytes.size(), nullptr, nullptr),
+    EXPECT_GE(tw_message_recv(am.worker, am.message, bytes.data(), bytes.size(), nullptr, nullptr),
               TW_OK);
 }
 

@@ -30,6 +30,22 @@ struct WorkerDeleter {
     void operator()(tw_worker_h worker) const { tw_worker_destroy(worker); }
 };
 
+// Messages that no receive has matched.
+
+inline tw_status_t probe(tw_worker_h worker, std::uint64_t tag, std::uint64_t ignore = 0) {
+    return tw_tag_probe(worker, tag, ignore, nullptr, nullptr, nullptr);
+}
+/// nullptr: there is none.
+inline tw_message_h take(tw_worker_h worker, std::uint64_t tag, std::uint64_t ignore = 0) {
+    tw_message_h message = nullptr;
+    return tw_tag_probe(worker, tag, ignore, nullptr, nullptr, &message) == TW_OK ? message
+                                                                                  : nullptr;
+}
+inline bool take_and_drop(tw_worker_h worker, std::uint64_t tag, std::uint64_t ignore = 0) {
+    tw_message_h message = take(worker, tag, ignore);
+    return message != nullptr && tw_message_drop(worker, message) == TW_OK;
+}
+
 /// A worker, what it was told, and what it told.
 class Node {
   public:

@@ -84,12 +84,9 @@ TEST_F(MsgFlags, match_complete_ends_when_the_message_is_discarded) {
         int sent = 0;
         const tw_op_t how = op(&sent, TW_OP_MATCH_COMPLETE);
         send_unexpected(a, b, data, 3, how);
-        tw_op_t drop{};
-        drop.flags = TW_OP_PEEK | TW_OP_DISCARD;
-        EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &drop, nullptr), TW_OK);
+        EXPECT_TRUE(take_and_drop(b.worker(), 3));
         EXPECT_EQ(end_of(a, &sent).status, TW_OK);
-        drop.flags = TW_OP_PEEK;
-        EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &drop, nullptr), TW_ERR_NO_MESSAGE);
+        EXPECT_EQ(probe(b.worker(), 3), TW_ERR_NO_MESSAGE);
     }
 }
 
@@ -170,9 +167,7 @@ TEST_F(MsgFlags, a_send_that_nobody_matched_is_cancelled_by_asking_the_peer) {
     run_some();
     EXPECT_EQ(tw_request_cancel(request), TW_OK);
     EXPECT_EQ(end_of(a, &sent).status, TW_ERR_CANCELED);
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK;
-    EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+    EXPECT_EQ(probe(b.worker(), 3), TW_ERR_NO_MESSAGE);
 }
 
 TEST_F(MsgFlags, a_send_that_was_matched_ends_well_although_it_was_cancelled) {
@@ -266,14 +261,20 @@ TEST_F(MsgFlags, combinations_that_cannot_be_are_refused) {
         return tw_tag_recv(a.worker(), buffer.data(), 10, 5, 0, &how, nullptr);
     };
     for (const std::uint32_t flags :
-         {std::uint32_t{TW_OP_DISCARD}, TW_OP_PEEK | std::uint32_t{TW_OP_CLAIM} | TW_OP_DISCARD,
-          std::uint32_t{TW_OP_CLAIM}, std::uint32_t{TW_OP_MULTI_RECV}, std::uint32_t{TW_OP_INJECT},
-          std::uint32_t{TW_OP_FENCE}, 1U << 31}) {
+         {std::uint32_t{TW_OP_INJECT}, std::uint32_t{TW_OP_FENCE}, std::uint32_t{TW_OP_IMM},
+          std::uint32_t{TW_OP_URGENT}, 1U << 30, 1U << 31}) {
         EXPECT_EQ(answer(flags), TW_ERR_INVALID_PARAM) << flags;
     }
     tw_op_t how{};
-    how.flags = TW_OP_PEEK;
+    how.flags = 1U << 31;
     EXPECT_EQ(tw_tag_send(a.to(a), buffer.data(), 10, 5, &how, nullptr), TW_ERR_INVALID_PARAM);
+    // Nobody would learn of the messages.
+    EXPECT_EQ(tw_msg_recv_multi(a.worker(), buffer.data(), 10, nullptr, nullptr),
+              TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_tag_recv_buffered(a.worker(), 5, 0, nullptr, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_msg_recv_buffered(a.worker(), nullptr, nullptr), TW_ERR_INVALID_PARAM);
+    tw_request_h request = nullptr;
+    EXPECT_EQ(tw_msg_recv_buffered_multi(a.worker(), nullptr, &request), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_tag_send(nullptr, buffer.data(), 10, 5, nullptr, nullptr), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_tag_send(a.to(a), nullptr, 10, 5, nullptr, nullptr), TW_ERR_INVALID_PARAM);
     tw_iov_t list[TW_IOV_MAX + 1]{};

@@ -89,11 +89,7 @@ TEST_F(MsgForcedClose, a_receive_that_finds_the_data_taken_back_says_nothing_of_
     int sent = 0, received = 0;
     const tw_op_t how = op(&sent), receive = op(&received);
     ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK;
-    run_until([&] {
-        return tw_tag_recv(b.worker(), nullptr, 0, 1, 0, &peek, nullptr) != TW_ERR_NO_MESSAGE;
-    });
+    run_until([&] { return probe(b.worker(), 1) != TW_ERR_NO_MESSAGE; });
     EXPECT_EQ(tw_ep_close(a.to(b), TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     Bytes buffer(data.size());
     const tw_status_t status =

@@ -22,7 +22,7 @@ class MsgFound : public MsgTest {
     enum class By { kBuffer, kSource, kMask, kList };
     struct Found {
         tw_status_t status = TW_INPROGRESS;
-        tw_completion_t done{};
+        tw_message_info_t info{};
         Bytes data;
     };
 
@@ -60,7 +60,7 @@ class MsgFound : public MsgTest {
         found.data.resize(room);
         tw_op_t how{};
         how.context = this;
-        how.done = &found.done;
+        how.info = &found.info;
         how.complete = [](const tw_completion_t*) { ADD_FAILURE() << "a callback was called"; };
         if (by == By::kSource)
             how.source = node(0).to(node(1));
@@ -82,19 +82,15 @@ class MsgFound : public MsgTest {
         EXPECT_EQ(Bytes(found.data.begin(),
                         found.data.begin() + static_cast<std::ptrdiff_t>(data.size())),
                   data);
-        const tw_completion_t& done = found.done;
-        EXPECT_EQ(done.context, this);
-        EXPECT_EQ(done.status, TW_OK);
-        EXPECT_EQ(done.flags, TW_DONE_RECV | (kind.is_tagged ? std::uint32_t{TW_DONE_TAGGED} : 0U) |
+        const tw_message_info_t& info = found.info;
+        EXPECT_EQ(info.struct_bytes, sizeof info);
+        EXPECT_EQ(info.flags, TW_DONE_RECV | (kind.is_tagged ? std::uint32_t{TW_DONE_TAGGED} : 0U) |
                                   (kind.has_imm ? std::uint32_t{TW_DONE_IMM} : 0U));
-        EXPECT_EQ(done.length, data.size());
-        EXPECT_EQ(done.message_length, data.size());
-        EXPECT_EQ(done.buffer, nullptr);
-        EXPECT_EQ(done.message, nullptr);
-        EXPECT_EQ(done.tag, kind.is_tagged ? kFoundTag : 0U);
-        EXPECT_EQ(done.imm, kind.has_imm ? kFoundImm : 0U);
-        EXPECT_EQ(done.source, node(1).id());
-        EXPECT_EQ(done.ep, node(0).to(node(1)));
+        EXPECT_EQ(info.length, data.size());
+        EXPECT_EQ(info.tag, kind.is_tagged ? kFoundTag : 0U);
+        EXPECT_EQ(info.imm, kind.has_imm ? kFoundImm : 0U);
+        EXPECT_EQ(info.source, node(1).id());
+        EXPECT_EQ(info.ep, node(0).to(node(1)));
     }
 
   private:
@@ -138,8 +134,7 @@ TEST_F(MsgFound, a_buffer_that_is_too_short_gets_its_part) {
     keep({}, pattern(64, 1));
     const Found found = find({}, By::kBuffer, 10);
     EXPECT_EQ(found.status, TW_ERR_MESSAGE_TRUNCATED);
-    EXPECT_EQ(found.done.length, 10U);
-    EXPECT_EQ(found.done.message_length, 64U);
+    EXPECT_EQ(found.info.length, 64U);
     const Bytes data = pattern(64, 1);
     EXPECT_EQ(std::memcmp(found.data.data(), data.data(), 10), 0);
 }
@@ -154,8 +149,8 @@ TEST_F(MsgFound, a_message_outlives_its_sender) {
     const Found found = find({}, By::kBuffer, 8);
     EXPECT_EQ(found.status, TW_OK);
     EXPECT_EQ(found.data, pattern(8, 7));
-    EXPECT_EQ(found.done.source, id);
-    EXPECT_EQ(found.done.ep, nullptr);
+    EXPECT_EQ(found.info.source, id);
+    EXPECT_EQ(found.info.ep, nullptr);
 }
 
 // As many as are kept at a time, again and again.

@@ -85,9 +85,7 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     ASSERT_EQ(node.done.size(), 1U);
     EXPECT_EQ(node.done[0].status, TW_OK);
     EXPECT_EQ(buffer, pattern(10, 1));
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK;
-    EXPECT_EQ(tw_tag_recv(node.worker(), nullptr, 0, 2, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+    EXPECT_EQ(probe(node.worker(), 2), TW_ERR_NO_MESSAGE);
 
     // And the worker goes on.
     const Bytes more = pattern(100, 3);
@@ -165,8 +163,8 @@ TEST_F(MsgKill, active_messages_of_a_killed_peer_stay_and_those_to_it_end) {
         EXPECT_LT(done.status, TW_OK);
     for (const KeptAms::Kept& message : kept.messages) {
         Bytes received(message.length);
-        EXPECT_EQ(tw_am_recv(node.worker(), message.message, received.data(), message.length,
-                             nullptr, nullptr),
+        EXPECT_EQ(tw_message_recv(node.worker(), message.message, received.data(), message.length,
+                                  nullptr, nullptr),
                   message.is_rndv ? TW_ERR_CONNECTION_RESET : TW_OK);
         EXPECT_TRUE(message.is_rndv || received == pattern(message.length, 1));
     }

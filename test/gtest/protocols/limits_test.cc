@@ -168,7 +168,7 @@ TEST_F(MsgLimitsLength, messages_that_the_receiver_cannot_keep_go_by_rendezvous)
                   small_->worker(), kHandler,
                   [](void*, tw_am_t* am) {
                       if ((am->flags & TW_AM_RNDV) != 0) {
-                          EXPECT_EQ(tw_am_release(am->worker, am->message), TW_OK);
+                          EXPECT_EQ(tw_message_drop(am->worker, am->message), TW_OK);
                       }
                   },
                   nullptr),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that peek, claim, take several messages or those of one peer, and which of them matches.
+// Probes, receives of what they take, receives of several messages or of one peer, and which of
+// them matches.
 #include <algorithm>
 
 #include "protocols/pair_test.hpp"
@@ -9,7 +10,7 @@ namespace {
 
 class MsgReceives : public PairTest {};
 
-TEST_F(MsgReceives, a_peek_tells_what_is_there_and_leaves_it) {
+TEST_F(MsgReceives, a_probe_tells_what_is_there_and_leaves_it) {
     connect();
     Node& a = node(0);
     Node& b = node(1);
@@ -20,22 +21,18 @@ TEST_F(MsgReceives, a_peek_tells_what_is_there_and_leaves_it) {
         how.imm = 77;
         send_unexpected(a, b, data, 3, how);
         run_some();
-        Bytes copy(length);
-        tw_completion_t done{};
-        tw_op_t peek{};
-        peek.flags = TW_OP_PEEK;
-        peek.done = &done;
-        ASSERT_EQ(tw_tag_recv(b.worker(), copy.data(), length, 3, 0, &peek, nullptr), TW_OK);
-        EXPECT_EQ(done.message_length, length);
-        EXPECT_EQ(done.imm, 77U);
-        EXPECT_EQ(done.source, a.id());
-        EXPECT_EQ(done.ep, b.to(a));
-        EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED | TW_DONE_IMM | TW_DONE_PEEK});
-        if (done.buffer != nullptr) {
-            EXPECT_EQ(copy, data);
-        } else {
-            EXPECT_EQ(length, offloads() ? std::max(length, kParts) : kRndv);
-        }
+        tw_message_info_t info{};
+        ASSERT_EQ(tw_tag_probe(b.worker(), 3, 0, nullptr, &info, nullptr), TW_OK);
+        EXPECT_EQ(info.struct_bytes, sizeof info);
+        EXPECT_EQ(info.length, length);
+        EXPECT_EQ(info.tag, 3U);
+        EXPECT_EQ(info.imm, 77U);
+        EXPECT_EQ(info.source, a.id());
+        EXPECT_EQ(info.ep, b.to(a));
+        EXPECT_EQ(info.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED | TW_DONE_IMM});
+        EXPECT_EQ(tw_tag_probe(b.worker(), 3, 0, b.to(a), nullptr, nullptr), TW_OK);
+        EXPECT_EQ(tw_tag_probe(b.worker(), 3, 0, b.to(b), nullptr, nullptr), TW_ERR_NO_MESSAGE);
+        EXPECT_EQ(tw_msg_probe(b.worker(), nullptr, &info, nullptr), TW_ERR_NO_MESSAGE);
         Bytes received(length);
         EXPECT_EQ(receive(b, &received, 3).status, TW_OK);
         EXPECT_EQ(received, data);
@@ -43,15 +40,43 @@ TEST_F(MsgReceives, a_peek_tells_what_is_there_and_leaves_it) {
     }
 }
 
-TEST_F(MsgReceives, a_peek_that_finds_nothing_is_an_error_in_the_queue) {
+TEST_F(MsgReceives, a_probe_of_untagged_messages_finds_those_alone) {
+    connect();
     Node& a = node(0);
-    int mark = 0;
-    const tw_op_t peek = op(&mark, TW_OP_PEEK);
-    ASSERT_EQ(tw_tag_recv(a.worker(), nullptr, 0, 3, 0, &peek, nullptr), TW_INPROGRESS);
-    EXPECT_EQ(end_of(a, &mark).status, TW_ERR_NO_MESSAGE);
+    Node& b = node(1);
+    const Bytes data = pattern(kShort, 1);
+    ASSERT_GE(tw_msg_send(a.to(b), data.data(), kShort, nullptr, nullptr), TW_OK);
+    tw_message_info_t info{};
+    run_until([&] { return tw_msg_probe(b.worker(), nullptr, &info, nullptr) == TW_OK; });
+    EXPECT_EQ(info.flags, unsigned{TW_DONE_RECV});
+    EXPECT_EQ(info.tag, 0U);
+    EXPECT_EQ(info.length, kShort);
+    EXPECT_EQ(probe(b.worker(), 0, ~std::uint64_t{0}), TW_ERR_NO_MESSAGE);
+    tw_message_h message = nullptr;
+    ASSERT_EQ(tw_msg_probe(b.worker(), b.to(a), nullptr, &message), TW_OK);
+    EXPECT_EQ(tw_msg_probe(b.worker(), nullptr, nullptr, nullptr), TW_ERR_NO_MESSAGE);
+    Bytes received(kShort);
+    tw_op_t how{};
+    how.info = &info;
+    info.length = 0;
+    EXPECT_EQ(tw_message_recv(b.worker(), message, received.data(), kShort, &how, nullptr), TW_OK);
+    EXPECT_EQ(info.length, kShort);
+    EXPECT_EQ(received, data);
 }
 
-TEST_F(MsgReceives, a_claimed_message_is_only_for_its_claim) {
+TEST_F(MsgReceives, a_probe_of_what_cannot_be_is_refused) {
+    Node& a = node(0);
+    Node& b = node(1);
+    tw_message_h message = nullptr;
+    EXPECT_EQ(probe(a.worker(), 3), TW_ERR_NO_MESSAGE);
+    EXPECT_EQ(tw_tag_probe(nullptr, 3, 0, nullptr, nullptr, &message), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_msg_probe(nullptr, nullptr, nullptr, &message), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_tag_probe(a.worker(), 3, 0, b.to(a), nullptr, &message), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(message, nullptr);
+    EXPECT_EQ(tw_message_drop(nullptr, nullptr), TW_ERR_INVALID_PARAM);
+}
+
+TEST_F(MsgReceives, a_message_that_was_taken_is_for_its_receive_alone) {
     connect();
     Node& a = node(0);
     Node& b = node(1);
@@ -60,32 +85,58 @@ TEST_F(MsgReceives, a_claimed_message_is_only_for_its_claim) {
         int sent = 0;
         const tw_op_t how = op(&sent);
         send_unexpected(a, b, data, 3, how);
-        tw_completion_t found{};
-        tw_op_t peek{};
-        peek.flags = TW_OP_PEEK | TW_OP_CLAIM;
-        peek.done = &found;
-        ASSERT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &peek, nullptr), TW_OK);
-        ASSERT_NE(found.message, nullptr);
-        peek.flags = TW_OP_PEEK;
-        peek.done = nullptr;
-        EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+        tw_message_h message = take(b.worker(), 3);
+        ASSERT_NE(message, nullptr);
+        EXPECT_EQ(probe(b.worker(), 3), TW_ERR_NO_MESSAGE);
         Bytes received(length);
         int got = 0;
-        tw_op_t claim = op(&got, TW_OP_CLAIM);
-        claim.message = found.message;
-        ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), length, 0, 0, &claim, nullptr),
+        const tw_op_t told = op(&got);
+        EXPECT_EQ(tw_message_recv(a.worker(), message, received.data(), length, &told, nullptr),
+                  TW_ERR_INVALID_PARAM);
+        ASSERT_EQ(tw_message_recv(b.worker(), message, received.data(), length, &told, nullptr),
                   TW_INPROGRESS);
         const tw_completion_t done = end_of(b, &got);
         EXPECT_EQ(done.status, TW_OK);
-        EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED | TW_DONE_CLAIM});
+        EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED});
+        EXPECT_EQ(done.tag, 3U);
         EXPECT_EQ(received, data);
         EXPECT_EQ(end_of(a, &sent).status, TW_OK);
-        EXPECT_EQ(tw_tag_recv(b.worker(), received.data(), length, 0, 0, &claim, nullptr),
+        EXPECT_EQ(tw_message_recv(b.worker(), message, received.data(), length, &told, nullptr),
                   TW_ERR_INVALID_PARAM);
+        EXPECT_EQ(tw_message_drop(b.worker(), message), TW_ERR_INVALID_PARAM);
     }
 }
 
-TEST_F(MsgReceives, a_claimed_message_can_be_discarded) {
+TEST_F(MsgReceives, a_message_that_was_taken_is_received_into_a_list_or_cut) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length : kKinds) {
+        const Bytes data = pattern(length, 1);
+        for (const bool is_cut : {false, true}) {
+            int sent = 0, got = 0;
+            const tw_op_t how = op(&sent), told = op(&got);
+            send_unexpected(a, b, data, 3, how);
+            tw_message_h message = take(b.worker(), 3);
+            ASSERT_NE(message, nullptr);
+            Bytes received(length);
+            const tw_iov_t list[] = {{received.data(), 7},
+                                     {received.data() + 7, length - 7 - (is_cut ? 1 : 0)}};
+            ASSERT_EQ(tw_message_recvv(b.worker(), message, list, 2, &told, nullptr),
+                      TW_INPROGRESS);
+            const tw_completion_t done = end_of(b, &got);
+            EXPECT_EQ(done.status, is_cut ? TW_ERR_MESSAGE_TRUNCATED : TW_OK);
+            EXPECT_EQ(done.message_length, length);
+            EXPECT_EQ(done.length, is_cut ? length - 1 : length);
+            EXPECT_TRUE(std::equal(data.begin(),
+                                   data.begin() + static_cast<std::ptrdiff_t>(done.length),
+                                   received.begin()));
+            EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        }
+    }
+}
+
+TEST_F(MsgReceives, a_message_that_was_taken_can_be_dropped) {
     connect();
     Node& a = node(0);
     Node& b = node(1);
@@ -94,15 +145,7 @@ TEST_F(MsgReceives, a_claimed_message_can_be_discarded) {
         int sent = 0;
         const tw_op_t how = op(&sent, TW_OP_MATCH_COMPLETE);
         send_unexpected(a, b, data, 3, how);
-        tw_completion_t found{};
-        tw_op_t peek{};
-        peek.flags = TW_OP_PEEK | TW_OP_CLAIM;
-        peek.done = &found;
-        ASSERT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &peek, nullptr), TW_OK);
-        tw_op_t drop{};
-        drop.flags = TW_OP_CLAIM | TW_OP_DISCARD;
-        drop.message = found.message;
-        EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 0, 0, &drop, nullptr), TW_OK);
+        EXPECT_TRUE(take_and_drop(b.worker(), 3));
         EXPECT_EQ(end_of(a, &sent).status, TW_OK);
     }
 }
@@ -180,7 +223,7 @@ TEST_F(MsgReceives, a_multi_receive_made_in_a_callback_has_all_that_waits_before
 
         void begin() {
             is_begun = true;
-            const tw_op_t op = how(TW_OP_MULTI_RECV, [](const tw_completion_t* done) {
+            const tw_op_t op = how(0, [](const tw_completion_t* done) {
                 auto& self = *static_cast<Greedy*>(done->context);
                 if ((done->flags & TW_DONE_MULTI_RECV) != 0)
                     return;
@@ -188,7 +231,7 @@ TEST_F(MsgReceives, a_multi_receive_made_in_a_callback_has_all_that_waits_before
                     std::to_integer<std::uint64_t>(*static_cast<const std::byte*>(done->buffer)));
                 self.ask();
             });
-            EXPECT_EQ(tw_msg_recv(worker, buffer.data(), buffer.size(), &op, nullptr),
+            EXPECT_EQ(tw_msg_recv_multi(worker, buffer.data(), buffer.size(), &op, nullptr),
                       TW_INPROGRESS);
         }
         void ask() {
@@ -241,8 +284,9 @@ TEST_F(MsgReceives, a_multi_receive_takes_messages_until_it_is_full) {
     const Bytes early = pattern(lengths[0], 0);
     ASSERT_GE(tw_msg_send(a.to(b), early.data(), early.size(), nullptr, nullptr), TW_OK);
     run_some();
-    const tw_op_t how = op(&mark, TW_OP_MULTI_RECV);
-    ASSERT_EQ(tw_msg_recv(b.worker(), buffer.data(), buffer.size(), &how, nullptr), TW_INPROGRESS);
+    const tw_op_t how = op(&mark);
+    ASSERT_EQ(tw_msg_recv_multi(b.worker(), buffer.data(), buffer.size(), &how, nullptr),
+              TW_INPROGRESS);
     std::vector<Bytes> data{early};
     for (std::size_t i = 1; i < std::size(lengths); ++i) {
         data.push_back(pattern(lengths[i], i));
@@ -288,8 +332,9 @@ TEST_F(MsgReceives, a_worker_has_limits_of_its_own) {
 
     Bytes buffer(100);
     int mark = 0;
-    const tw_op_t how = op(&mark, TW_OP_MULTI_RECV);
-    ASSERT_EQ(tw_msg_recv(b.worker(), buffer.data(), buffer.size(), &how, nullptr), TW_INPROGRESS);
+    const tw_op_t how = op(&mark);
+    ASSERT_EQ(tw_msg_recv_multi(b.worker(), buffer.data(), buffer.size(), &how, nullptr),
+              TW_INPROGRESS);
     const Bytes data = pattern(45, 0);
     for (int i = 0; i < 2; ++i)
         ASSERT_GE(tw_msg_send(a.to(b), data.data(), data.size(), nullptr, nullptr), TW_OK);

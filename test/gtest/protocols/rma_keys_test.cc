@@ -45,7 +45,7 @@ TEST_F(MsgRmaKeys, what_a_key_does_not_permit_is_refused_in_the_call) {
     EXPECT_EQ(get(ep, &word, 8, readable.address() - 1, read_key), TW_ERR_INVALID_ADDR);
     EXPECT_EQ(get(ep, &word, 8, UINT64_MAX - 2, read_key), TW_ERR_INVALID_ADDR);
     EXPECT_EQ(get(other, &word, 8, readable.address(), read_key), TW_ERR_INVALID_PARAM);
-    EXPECT_EQ(put(ep, &word, 8, writable.address(), write_key, TW_OP_PEEK), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(put(ep, &word, 8, writable.address(), write_key, 1U << 31), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(get(ep, &word, 8, readable.address(), read_key, TW_OP_INJECT), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(put(ep, nullptr, 8, writable.address(), write_key), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_put(nullptr, &word, 8, writable.address(), write_key, nullptr, nullptr),

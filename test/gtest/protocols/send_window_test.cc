@@ -194,7 +194,7 @@ TEST_F(MsgLimitsWindow, active_messages_that_a_program_keeps_wait_at_their_sende
     expect_within_window(kFewBytes);
     run_until([&] {
         for (tw_message_h message : keeper.kept)
-            EXPECT_EQ(tw_am_release(node(1).worker(), message), TW_OK);
+            EXPECT_EQ(tw_message_drop(node(1).worker(), message), TW_OK);
         keeper.kept.clear();
         return keeper.order.next == kFewCount || has_failed();
     });

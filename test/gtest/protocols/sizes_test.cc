@@ -13,13 +13,13 @@ namespace msg = tagwire::msg;
 
 // Programs of 0.1 have these compiled in. Fields are added behind these, or in the room.
 static_assert(offsetof(tw_op_t, complete) == 24 && offsetof(tw_op_t, request) == 32);
-static_assert(offsetof(tw_op_t, source) == 56 && offsetof(tw_op_t, done) == 72);
+static_assert(offsetof(tw_op_t, source) == 56 && offsetof(tw_op_t, info) == 64);
 static_assert(offsetof(tw_completion_t, status) == 16 && offsetof(tw_completion_t, length) == 24);
 static_assert(offsetof(tw_completion_t, source) == 64 && offsetof(tw_completion_t, message) == 80);
 static_assert(sizeof(tw_completion_t) == 128 && sizeof(tw_iov_t) == 16);
 static_assert(sizeof(tw_am_t) == 72 && offsetof(tw_am_t, message) == 56);
 static_assert(sizeof(tw_worker_counter_t) == 48 && sizeof(tw_cost_sample_t) == 56);
-static_assert(offsetof(tw_op_t, cq) == 80 && offsetof(tw_cq_params_t, capacity) == 8);
+static_assert(offsetof(tw_op_t, cq) == 72 && offsetof(tw_cq_params_t, capacity) == 8);
 static_assert(offsetof(tw_context_params_t, tag_sender_mask) == 16);
 static_assert(offsetof(tw_worker_params_t, peer_event_arg) == 40);
 static_assert(offsetof(tw_worker_params_t, progress) == 72);
@@ -59,6 +59,12 @@ struct MsgSizes : ::testing::Test {
         told.struct_bytes = size(sizeof told);
         ep_params.struct_bytes = size(sizeof ep_params);
         cq_params.struct_bytes = size(sizeof cq_params);
+        tw_message_info_t info{};
+        info.struct_bytes = size(sizeof info);
+        expect_refused(("tw_tag_probe: info->struct_bytes is " + why).c_str(),
+                       [&] { return tw_tag_probe(worker_.get(), 1, 0, nullptr, &info, nullptr); });
+        expect_refused(("tw_msg_probe: info->struct_bytes is " + why).c_str(),
+                       [&] { return tw_msg_probe(worker_.get(), nullptr, &info, nullptr); });
         tw_op_t op{};
         op.struct_bytes = size(sizeof op);
         expect_each_refused(why, op);
@@ -104,6 +110,13 @@ struct MsgSizes : ::testing::Test {
         refused("tw_tag_recvv", [&] { return tw_tag_recvv(worker, &iov, 1, 1, 0, &op, nullptr); });
         refused("tw_msg_recv", [&] { return tw_msg_recv(worker, text, 8, &op, nullptr); });
         refused("tw_msg_recvv", [&] { return tw_msg_recvv(worker, &iov, 1, &op, nullptr); });
+        refused("tw_msg_recv_multi",
+                [&] { return tw_msg_recv_multi(worker, text, 8, &op, nullptr); });
+        refused("tw_tag_recv_buffered",
+                [&] { return tw_tag_recv_buffered(worker, 1, 0, &op, nullptr); });
+        refused("tw_msg_recv_buffered", [&] { return tw_msg_recv_buffered(worker, &op, nullptr); });
+        refused("tw_msg_recv_buffered_multi",
+                [&] { return tw_msg_recv_buffered_multi(worker, &op, nullptr); });
         refused("tw_put", [&] { return tw_put(ep, text, 8, at, key.key(), &op, nullptr); });
         refused("tw_putv", [&] { return tw_putv(ep, &iov, 1, at, key.key(), &op, nullptr); });
         refused("tw_get", [&] { return tw_get(ep, text, 8, at, key.key(), &op, nullptr); });
@@ -186,12 +199,13 @@ TEST_F(MsgSizes, the_room_of_a_completion_is_not_written) {
     tw_request_free(tested);
     while (tw_worker_poll(worker_.get(), &done[1], 1) == 0)
         tw_worker_progress(worker_.get());
-    tw_op_t peek{};
-    peek.flags = TW_OP_PEEK | TW_OP_DISCARD;
-    peek.done = &done[2];
+    tw_request_h waiting = nullptr;
+    ASSERT_EQ(tw_tag_recv(worker_.get(), text, sizeof text, 3, 0, nullptr, &waiting),
+              TW_INPROGRESS);
     ASSERT_GE(tw_tag_send(self.get(), "hi", 2, 3, nullptr, nullptr), TW_OK);
-    while (tw_tag_recv(worker_.get(), nullptr, 0, 3, 0, &peek, nullptr) == TW_ERR_NO_MESSAGE)
+    while (tw_request_test(waiting, &done[2]) == TW_INPROGRESS)
         tw_worker_progress(worker_.get());
+    tw_request_free(waiting);
     for (const tw_completion_t& end : done) {
         EXPECT_EQ(end.message_length, 2U);
         for (const std::uint64_t word : end.reserved)

@@ -44,6 +44,7 @@
 #include <shared_mutex>
 #include <span>
 #include <string>
+#include <tagwire_msg.hpp>
 #include <vector>
 
 #include "protocols/fixture.hpp"
@@ -129,8 +130,13 @@ struct TrafficOp {
     std::vector<RefMatch> matches;
     bool is_over() const { return ends.load(std::memory_order_relaxed) > 0; }
     bool has(std::uint32_t flag) const { return (flags & flag) != 0; }
+    // Kinds of receives, beside the flags of the operation.
+    static constexpr std::uint32_t kBuffered = std::uint32_t{1} << 28;
+    static constexpr std::uint32_t kTakes = std::uint32_t{1} << 29;  // a probe: for a claim
+    static constexpr std::uint32_t kDrops = std::uint32_t{1} << 30;  // a probe
+    static constexpr std::uint32_t kKindFlags = kBuffered | kTakes | kDrops;
     /// A receive that takes its message.
-    bool takes() const { return kind != Kind::kPeek || has(TW_OP_CLAIM | TW_OP_DISCARD); }
+    bool takes() const { return kind != Kind::kPeek || has(kTakes | kDrops); }
 };
 
 struct TrafficWorker {
@@ -291,7 +297,11 @@ class Traffic {
     TrafficOp& new_op(TrafficThread& self, Kind kind, unsigned worker);
     void draw_report(TrafficThread& self, TrafficOp& op);
     void draw_list(TrafficThread& self, TrafficOp& op, Bytes& data);
-    tw_op_t how(TrafficThread& self, TrafficOp& op, tw_completion_t* done);
+    tw_op_t how(TrafficOp& op, tw_message_info_t* info);
+    static tw_completion_t answer_of(TrafficOp& op, tw_status_t status,
+                                     const tw_message_info_t& info);
+    tw_status_t probe(TrafficOp& op, const tw_op_t* what);
+    void drop(tw_worker_h worker, tw_message_h message);
     using Call = std::function<tw_status_t(const tw_op_t*, tw_request_h*)>;
     bool post(TrafficThread& self, TrafficOp& op, const Call& call);
     void keep_request(TrafficThread& self, TrafficOp& op, tw_request_h request);

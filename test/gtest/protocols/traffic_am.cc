@@ -53,6 +53,7 @@ void TrafficAm::send(TrafficThread& self, unsigned worker) {
     TrafficOp& op = traffic_.new_op(self, TrafficOp::Kind::kAm, worker);
     op.peer = to;
     op.ep = traffic_.way(worker, to).ep;
+    op.tag = kId;
     op.number = static_cast<std::uint32_t>(number);
     op.length = traffic_.pick_length(self);
     op.header_length =
@@ -168,6 +169,7 @@ bool TrafficAm::receive(TrafficThread& self, unsigned worker, tw_message_h messa
                         TrafficOp& sent) {
     TrafficOp& op = traffic_.new_op(self, TrafficOp::Kind::kAmReceive, worker);
     op.peer = sent.worker;
+    op.tag = kId;
     op.sent = &sent;
     op.number = sent.number;
     op.length = sent.length;
@@ -177,10 +179,10 @@ bool TrafficAm::receive(TrafficThread& self, unsigned worker, tw_message_h messa
     tw_status_t answer = TW_OK;
     const tw_worker_h handle = traffic_.workers_[worker].worker.get();
     traffic_.post(self, op, [&](const tw_op_t* how, tw_request_h* request_p) {
-        return answer = op.list.empty() ? tw_am_recv(handle, message, op.bytes.data(), op.length,
-                                                     how, request_p)
-                                        : tw_am_recvv(handle, message, op.list.data(),
-                                                      op.list.size(), how, request_p);
+        return answer = op.list.empty() ? tw_message_recv(handle, message, op.bytes.data(),
+                                                          op.length, how, request_p)
+                                        : tw_message_recvv(handle, message, op.list.data(),
+                                                           op.list.size(), how, request_p);
     });
     // Otherwise it is the library's, if only because its sender has gone.
     return answer != TW_ERR_NO_RESOURCE && answer != TW_ERR_NO_MEMORY;
@@ -220,7 +222,8 @@ void TrafficAm::take(TrafficThread& self, unsigned worker) {
             keep(worker, kept);
         return;
     }
-    const tw_status_t status = tw_am_release(traffic_.workers_[worker].worker.get(), kept.message);
+    const tw_status_t status =
+        tw_message_drop(traffic_.workers_[worker].worker.get(), kept.message);
     if (status != TW_OK && !Traffic::is_for_lack_of_memory(status))
         traffic_.wrong("an active message is not released", kept.sent);
     if (status != TW_OK)

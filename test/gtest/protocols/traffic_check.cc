@@ -76,7 +76,7 @@ RefMessage Traffic::message_of(const TrafficOp& op) {
 }
 
 RefReceive Traffic::receive_of(const TrafficOp& op) {
-    const bool is_stream = op.kind == Kind::kMany && op.has(TW_OP_BUFFERED);
+    const bool is_stream = op.kind == Kind::kMany && op.has(TrafficOp::kBuffered);
     RefReceive receive;
     receive.kind = is_stream                ? RefKind::kStream
                    : op.kind == Kind::kMany ? RefKind::kMany
@@ -100,7 +100,7 @@ RefReceive Traffic::receive_of(const TrafficOp& op) {
     if (!is_alone()) {
         receive.is_excused = may_have_failed || (is_directed && is_near_a_break);
     } else {
-        const bool is_by_close = op.told_source != 0 || op.has(TW_OP_BUFFERED) ||
+        const bool is_by_close = op.told_source != 0 || op.has(TrafficOp::kBuffered) ||
                                  (is_directed && way(op.worker, op.peer).broken > 0);
         receive.is_excused = may_have_failed && (op.status != TW_ERR_CANCELED || is_by_close);
     }

@@ -211,12 +211,13 @@ void Traffic::drop_the_rest() {
     for (const unsigned worker : living()) {
         am_.take_all(main_, worker);
         const tw_worker_h handle = workers_[worker].worker.get();
-        tw_op_t op{};
-        op.flags = TW_OP_PEEK | TW_OP_DISCARD;
         int left = 0;
-        while (tw_tag_recv(handle, nullptr, 0, 0, UINT64_MAX, &op, nullptr) == TW_OK ||
-               tw_msg_recv(handle, nullptr, 0, &op, nullptr) == TW_OK)
+        tw_message_h message = nullptr;
+        while (tw_tag_probe(handle, 0, UINT64_MAX, nullptr, nullptr, &message) == TW_OK ||
+               tw_msg_probe(handle, nullptr, nullptr, &message) == TW_OK) {
+            drop(handle, message);
             ++left;
+        }
         if (left > 0 && !is_anything_broken(worker))
             wrong(std::to_string(left) + " messages are left at worker " + std::to_string(worker));
     }

@@ -46,11 +46,7 @@ std::uint32_t done_flags(const TrafficOp& op, const tw_completion_t& done) {
             break;
     }
     std::uint32_t flags = TW_DONE_RECV | tagged | (done.imm != 0 ? unsigned{TW_DONE_IMM} : 0U);
-    if (op.kind == Kind::kPeek)
-        return flags | TW_DONE_PEEK;
-    if (op.kind == Kind::kClaim)
-        return flags | TW_DONE_CLAIM;
-    if (op.has(TW_OP_BUFFERED))
+    if (op.has(TrafficOp::kBuffered))
         flags |=
             TW_DONE_BUFFERED | (done.length < done.message_length ? unsigned{TW_DONE_MORE} : 0U);
     return flags;
@@ -124,17 +120,15 @@ void Traffic::draw_list(TrafficThread& self, TrafficOp& op, Bytes& data) {
         wrong("memory is not mapped", &op);
 }
 
-tw_op_t Traffic::how(TrafficThread& self, TrafficOp& op, tw_completion_t* done) {
+tw_op_t Traffic::how(TrafficOp& op, tw_message_info_t* info) {
     tw_op_t what{};
-    what.flags = op.flags;
+    what.flags = op.flags & ~TrafficOp::kKindFlags;
     what.context = &op;
     what.complete = op.report == Report::kCalled ? on_complete : nullptr;
     what.request = op.memory.get();
     what.imm = op.imm;
     what.mem = op.mapped;
-    what.message = op.message;
-    // A plain send, which may take the fast path, has none.
-    what.done = op.kind == Kind::kSend && (op.is_plain || chance(self, 4)) ? nullptr : done;
+    what.info = info;
     what.cq = op.report == Report::kQueued ? queue_ : nullptr;
     what.counter = op.is_counted ? counter_ : nullptr;
     const bool is_receive =
@@ -144,10 +138,38 @@ tw_op_t Traffic::how(TrafficThread& self, TrafficOp& op, tw_completion_t* done) 
     return what;
 }
 
+/// What a call has told of its operation, as a completion; its context is NULL if nothing has
+/// happened.
+tw_completion_t Traffic::answer_of(TrafficOp& op, tw_status_t status,
+                                   const tw_message_info_t& info) {
+    const bool is_receive = op.kind == Kind::kReceive || op.kind == Kind::kMany ||
+                            op.kind == Kind::kPeek || op.kind == Kind::kClaim ||
+                            op.kind == Kind::kAmReceive;
+    const bool is_refused = status == TW_ERR_NO_RESOURCE || status == TW_ERR_INVALID_PARAM ||
+                            is_for_lack_of_memory(status);
+    if (is_refused || (status != TW_OK && !is_receive))
+        return {};
+    if (is_receive) {
+        const std::size_t room = op.kind == Kind::kPeek ? info.length : op.length;
+        tw_completion_t done = msg::completion_of(status, info, room, &op);
+        done.message = op.kind == Kind::kPeek ? op.message : nullptr;
+        if (op.kind == Kind::kAmReceive)
+            done.tag = op.tag;
+        return done;
+    }
+    tw_completion_t done{};
+    done.context = &op;
+    done.flags = done_flags(op, done);
+    done.tag = op.tag;
+    done.length = done.message_length = op.length;
+    done.ep = op.ep == nullptr ? nullptr : op.ep->handle;
+    return done;
+}
+
 /// False: the call was refused, and nothing happened.
 bool Traffic::post(TrafficThread& self, TrafficOp& op, const Call& call) {
-    tw_completion_t done{};
-    const tw_op_t what = how(self, op, &done);
+    tw_message_info_t info{};
+    const tw_op_t what = how(op, &info);
     tw_request_h request = nullptr;
     const Report report = op.report;
     if (report != Report::kNobody)
@@ -162,15 +184,8 @@ bool Traffic::post(TrafficThread& self, TrafficOp& op, const Call& call) {
         op.call.end = tick();
     if (status >= TW_OK && op.kind != Kind::kMany && op.is_counted)
         tallied_.fetch_add(1, std::memory_order_relaxed);
-    if (status == TW_OK && what.done == nullptr) {
-        done.context = &op;
-        done.flags = done_flags(op, done);
-        done.tag = op.tag;
-        done.length = done.message_length = op.length;
-        done.ep = op.ep->handle;
-    }
     if (status != TW_INPROGRESS)
-        return answered(op, status, done);
+        return answered(op, status, answer_of(op, status, info));
     keep_request(self, op, request);
     return true;
 }
@@ -215,7 +230,7 @@ bool Traffic::answered(TrafficOp& op, tw_status_t status, const tw_completion_t&
         return false;
     }
     if (done.context != &op || done.status != status)
-        wrong("op->done has something else than was answered", &op);
+        wrong("a call has told something else than it has answered", &op);
     if (op.has(TW_OP_COMPLETION))
         wrong("it is answered, and was to be reported", &op);
     if (op.report == Report::kNobody)
@@ -277,7 +292,8 @@ void Traffic::check_end(TrafficOp& op, const tw_completion_t& done) {
                             op.kind == Kind::kClaim || op.kind == Kind::kPeek;
     const bool is_full = op.kind == Kind::kMany && (done.flags & TW_DONE_MULTI_RECV) != 0;
     const bool has_come = done.status == TW_OK || done.status == TW_ERR_MESSAGE_TRUNCATED;
-    const bool has_flags = !is_receive || op.kind == Kind::kPeek || (has_come && !is_full);
+    const bool has_flags =
+        is_receive ? has_come && !is_full : op.kind != Kind::kAmReceive || has_come;
     if (has_flags && done.flags != done_flags(op, done))
         wrong("it ends as another one: flags " + std::to_string(done.flags), &op);
     if (op.kind == Kind::kMany && !is_full && !has_come && !is_anything_broken(op.worker))

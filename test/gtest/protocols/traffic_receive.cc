@@ -30,17 +30,33 @@ void Traffic::post_receive(TrafficThread& self, TrafficOp& op) {
             op.peer = kAnybody;
     }
     op.bytes.assign(op.length + kGuardBytes, kEmpty);
-    if (op.kind != Kind::kMany && !op.has(TW_OP_BUFFERED))
+    if (op.kind != Kind::kMany && op.kind != Kind::kPeek && !op.has(TrafficOp::kBuffered))
         draw_list(self, op, op.bytes);
     const tw_worker_h worker = workers_[op.worker].worker.get();
     const std::uint64_t ignore = ~op.mask;
     std::byte* const buffer = op.bytes.data();
     const bool is_posted = post(self, op, [&](const tw_op_t* what, tw_request_h* request_p) {
-        if (!op.list.empty()) {
-            return op.is_tagged
-                       ? tw_tag_recvv(worker, op.list.data(), op.list.size(), op.tag, ignore, what,
-                                      request_p)
-                       : tw_msg_recvv(worker, op.list.data(), op.list.size(), what, request_p);
+        const std::span<const tw_iov_t> list(op.list);
+        if (op.kind == Kind::kPeek)
+            return probe(op, what);
+        if (op.kind == Kind::kClaim) {
+            return list.empty()
+                       ? tw_message_recv(worker, op.message, buffer, op.length, what, request_p)
+                       : tw_message_recvv(worker, op.message, list.data(), list.size(), what,
+                                          request_p);
+        }
+        if (op.has(TrafficOp::kBuffered) && op.is_tagged)
+            return tw_tag_recv_buffered(worker, op.tag, ignore, what, request_p);
+        if (op.has(TrafficOp::kBuffered)) {
+            return op.kind == Kind::kMany ? tw_msg_recv_buffered_multi(worker, what, request_p)
+                                          : tw_msg_recv_buffered(worker, what, request_p);
+        }
+        if (op.kind == Kind::kMany)
+            return tw_msg_recv_multi(worker, buffer, op.length, what, request_p);
+        if (!list.empty()) {
+            return op.is_tagged ? tw_tag_recvv(worker, list.data(), list.size(), op.tag, ignore,
+                                               what, request_p)
+                                : tw_msg_recvv(worker, list.data(), list.size(), what, request_p);
         }
         return op.is_tagged
                    ? tw_tag_recv(worker, buffer, op.length, op.tag, ignore, what, request_p)
@@ -50,6 +66,32 @@ void Traffic::post_receive(TrafficThread& self, TrafficOp& op) {
         self.claims.push_back({op.claimed_by, op.match, op.message});
 }
 
+/// Looks for a message, and takes or drops it; a claim receives what was taken.
+tw_status_t Traffic::probe(TrafficOp& op, const tw_op_t* what) {
+    const tw_worker_h worker = workers_[op.worker].worker.get();
+    tw_message_h message = nullptr;
+    tw_message_h* const message_p = op.takes() ? &message : nullptr;
+    const tw_status_t status =
+        op.is_tagged ? tw_tag_probe(worker, op.tag, ~op.mask, what->source, what->info, message_p)
+                     : tw_msg_probe(worker, what->source, what->info, message_p);
+    op.message = nullptr;
+    if (status == TW_OK && op.has(TrafficOp::kDrops))
+        drop(worker, message);
+    else if (status == TW_OK)
+        op.message = message;
+    return status;
+}
+
+/// There may be no memory for it at first.
+void Traffic::drop(tw_worker_h worker, tw_message_h message) {
+    constexpr int kTries = 100;
+    tw_status_t status = tw_message_drop(worker, message);
+    for (int i = 0; i < kTries && is_for_lack_of_memory(status); ++i)
+        status = tw_message_drop(worker, message);
+    if (status != TW_OK)
+        wrong(std::string("a drop answers ") + tw_status_string(status), nullptr);
+}
+
 void Traffic::receive(TrafficThread& self, unsigned worker) {
     TrafficOp& op = new_op(self, Kind::kReceive, worker);
     op.is_tagged = !chance(self, 4);
@@ -57,7 +99,7 @@ void Traffic::receive(TrafficThread& self, unsigned worker) {
     draw_selection(self, op);
     op.length = chance(self, 4) ? pick_length(self) : options_.bytes_max;
     if (chance(self, 5)) {
-        op.flags |= TW_OP_BUFFERED;
+        op.flags |= TrafficOp::kBuffered;
         op.length = 0;
     }
     post_receive(self, op);
@@ -65,23 +107,21 @@ void Traffic::receive(TrafficThread& self, unsigned worker) {
 
 void Traffic::receive_many(TrafficThread& self, unsigned worker) {
     TrafficOp& op = new_op(self, Kind::kMany, worker);
-    op.flags = TW_OP_MULTI_RECV;
     draw_report(self, op);
     draw_selection(self, op);
     const bool is_stream = chance(self, 4);
-    op.flags |= is_stream ? unsigned{TW_OP_BUFFERED} : 0U;
+    op.flags |= is_stream ? TrafficOp::kBuffered : 0U;
     op.length = is_stream ? 0 : 16384 + pick(self, options_.bytes_max);
     post_receive(self, op);
 }
 
 void Traffic::peek(TrafficThread& self, unsigned worker) {
-    constexpr std::uint32_t kWhat[] = {0, TW_OP_CLAIM, TW_OP_DISCARD};
+    constexpr std::uint32_t kWhat[] = {0, TrafficOp::kTakes, TrafficOp::kDrops};
     TrafficOp& op = new_op(self, Kind::kPeek, worker);
     op.is_tagged = !chance(self, 4);
-    op.flags = TW_OP_PEEK | kWhat[pick(self, std::size(kWhat))];
-    draw_report(self, op);
+    op.flags = kWhat[pick(self, std::size(kWhat))];
+    op.report = Report::kNobody;  // the call tells
     draw_selection(self, op);
-    op.length = chance(self, 2) ? 0 : pick_length(self);
     post_receive(self, op);
 }
 
@@ -93,8 +133,9 @@ void Traffic::claim(TrafficThread& self, unsigned worker) {
         return;
     const TrafficClaim claim = *found;
     self.claims.erase(found);
+    if (chance(self, 4))
+        return drop(workers_[worker].worker.get(), claim.message);
     TrafficOp& op = new_op(self, Kind::kClaim, worker);
-    op.flags = TW_OP_CLAIM | (chance(self, 4) ? unsigned{TW_OP_DISCARD} : 0U);
     draw_report(self, op);
     op.is_tagged = claim.found->is_tagged;
     op.message = claim.message;
@@ -162,28 +203,27 @@ RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
 
 /// Checks the length of the data, its place, and the bytes behind it.
 void Traffic::check_receive(TrafficOp& op, const tw_completion_t& done, std::size_t count) {
-    const bool is_many = op.kind == Kind::kMany && !op.has(TW_OP_BUFFERED);
+    const bool is_many = op.kind == Kind::kMany && !op.has(TrafficOp::kBuffered);
     const auto* const data = static_cast<const std::byte*>(done.buffer);
     const std::byte* const own = op.bytes.data();
-    if (op.has(TW_OP_BUFFERED)) {
+    if (op.has(TrafficOp::kBuffered)) {
         const TrafficWorker& at = workers_[op.worker];
         if (done.status != TW_OK || count < std::min(done.message_length, at.buffered_min) ||
             (done.message_length <= at.buffered_limit && count < done.message_length))
             wrong("a buffered receive shows too little", &op);
     } else if (op.kind == Kind::kPeek) {
-        if (done.length != done.message_length || (data != nullptr && data != own) ||
-            (done.message != nullptr) != op.has(TW_OP_CLAIM))
+        if (data != nullptr || (done.message != nullptr) != op.has(TrafficOp::kTakes))
             wrong("a peek shows something else than a message", &op);
     } else if (is_many && (data < own || data + count > own + op.length)) {
         wrong("a message is outside of its buffer", &op);
     } else if (!is_many && data != nullptr) {
         wrong("a receive names a buffer", &op);
-    } else if (!op.has(TW_OP_DISCARD) &&
-               ((done.status == TW_ERR_MESSAGE_TRUNCATED) != (count < done.message_length) ||
-                (!is_many && count != std::min(done.message_length, op.length)))) {
+    } else if ((done.status == TW_ERR_MESSAGE_TRUNCATED) != (count < done.message_length) ||
+               (!is_many && count != std::min(done.message_length, op.length))) {
         wrong("truncated, or not", &op);
     }
-    if (count > done.message_length || (!is_many && !op.has(TW_OP_BUFFERED) && count > op.length))
+    if (count > done.message_length ||
+        (!is_many && !op.has(TrafficOp::kBuffered) && count > op.length))
         wrong("more than there was", &op);
     // Behind the data of one message; a receive of many has several.
     const std::size_t behind = is_many ? op.length : count;
@@ -197,14 +237,11 @@ void Traffic::end_receive(TrafficOp& op, const tw_completion_t& done) {
         return;
     if (op.kind == Kind::kMany && (done.flags & TW_DONE_MULTI_RECV) != 0)
         return;
-    const bool is_buffered = op.has(TW_OP_BUFFERED), is_peek = op.kind == Kind::kPeek;
+    const bool is_buffered = op.has(TrafficOp::kBuffered), is_peek = op.kind == Kind::kPeek;
     const bool is_inside = op.kind == Kind::kMany || is_buffered || is_peek;
     const auto* const data =
         is_inside ? static_cast<const std::byte*>(done.buffer) : op.bytes.data();
-    const bool is_dropped = op.has(TW_OP_DISCARD) && op.kind == Kind::kClaim;
-    const std::size_t count = is_dropped || data == nullptr ? 0
-                              : is_peek ? std::min(done.message_length, op.length)
-                                        : done.length;
+    const std::size_t count = data == nullptr ? 0 : done.length;
     check_receive(op, done, count);
     if (has_failed_)
         return;
@@ -221,7 +258,7 @@ void Traffic::end_receive(TrafficOp& op, const tw_completion_t& done) {
         at = op.matches.size();
         op.matches.push_back(match);
     }
-    if (is_buffered || (is_peek && op.has(TW_OP_CLAIM)))
+    if (is_buffered || (is_peek && op.has(TrafficOp::kTakes)))
         keep_claim(op, done, at);
 }
 

@@ -38,9 +38,9 @@ class MsgWrapper : public ::testing::Test {
         return {reinterpret_cast<const char*>(buffer_.data()), length};
     }
     bool has_message() {
-        tw_completion_t found{};
-        return worker_.tag_peek(0, ~std::uint64_t{0}, found) == TW_OK ||
-               worker_.peek(found) == TW_OK;
+        tw_message_info_t found{};
+        return worker_.tag_probe(0, ~std::uint64_t{0}, found) == TW_OK ||
+               worker_.probe(found) == TW_OK;
     }
 
     msg::Context context_{"sm"};
@@ -69,7 +69,7 @@ TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_what_is_
 
 TEST_F(MsgWrapper, a_flag_that_a_call_does_not_take_is_named) {
     tw_op_t how{};
-    how.flags = TW_OP_INJECT | TW_OP_PEEK | 1U << 31;
+    how.flags = TW_OP_INJECT | 1U << 31;
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(tw_tag_recv(worker_.get(), nullptr, 0, 5, 0, &how, nullptr), TW_ERR_INVALID_PARAM);
     const std::string log = ::testing::internal::GetCapturedStderr();
@@ -149,8 +149,8 @@ TEST_F(MsgWrapper, ends_are_told_to_callables_requests_and_within_the_call) {
 
     ASSERT_GE(self_.tag_send(bytes("there already"), 8), TW_OK);
     run_until([&] { return has_message(); });
-    tw_completion_t now{};
-    ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().result(now).from(self_.get())), TW_OK);
+    tw_message_info_t now{};
+    ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().tell(now).from(self_.get())), TW_OK);
     EXPECT_EQ(text(now.length), "there already");
 }
 
@@ -202,35 +202,86 @@ TEST_F(MsgWrapper, lists_gather_and_scatter) {
     }
 }
 
-TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
-    tw_completion_t found{};
-    EXPECT_EQ(worker_.tag_peek(4, 0, found), TW_ERR_NO_MESSAGE);
-    for (const char* data : {"claimed", "dropped", "discarded"}) {
+TEST_F(MsgWrapper, messages_are_probed_taken_and_dropped) {
+    tw_message_info_t found{};
+    EXPECT_EQ(worker_.tag_probe(4, 0, found), TW_ERR_NO_MESSAGE);
+    for (const char* data : {"taken", "dropped", "released"}) {
         ASSERT_GE(self_.tag_send(bytes(data), 4), TW_OK);
         ASSERT_GE(self_.send(bytes(data)), TW_OK);
     }
     run_until([&] { return has_message(); });
-    run_until([&] { return worker_.tag_peek(4, 0, found) == TW_OK; });
-    EXPECT_EQ(found.message_length, 7U);
-    msg::Request request;
-    ASSERT_EQ(worker_.tag_claim(4, 0, found, self_.get()), TW_OK);
-    tw_completion_t done{};
-    ASSERT_EQ(worker_.tag_recv_claimed(found.message, buffer_, msg::Op().result(done), request),
-              TW_OK);
-    EXPECT_EQ(text(done.length), "claimed");
-    ASSERT_EQ(worker_.tag_claim(4, 0, found), TW_OK);
-    EXPECT_EQ(worker_.tag_drop(found.message), TW_OK);
-    EXPECT_EQ(worker_.tag_discard(4, 0, found), TW_OK);
-    EXPECT_EQ(worker_.tag_peek(4, 0, found), TW_ERR_NO_MESSAGE);
+    run_until([&] { return worker_.tag_probe(4, 0, found) == TW_OK; });
+    EXPECT_EQ(found.length, 5U);
+    for (const bool tagged : {true, false}) {
+        const auto take = [&](msg::Message& message) {
+            return tagged ? worker_.tag_take(4, 0, found, message, self_.get())
+                          : worker_.take(found, message);
+        };
+        run_until([&] { return worker_.probe(found) == TW_OK; });
+        msg::Message message;
+        EXPECT_FALSE(message);
+        ASSERT_EQ(take(message), TW_OK);
+        EXPECT_TRUE(message);
+        EXPECT_EQ(found.length, 5U);
+        found = {};
+        ASSERT_EQ(message.receive(buffer_, msg::Op().tell(found)), TW_OK);
+        EXPECT_FALSE(message);
+        EXPECT_EQ(text(found.length), "taken");
+        ASSERT_EQ(take(message), TW_OK);
+        EXPECT_EQ(found.length, 7U);
+        message.drop();
+        EXPECT_FALSE(message);
+        ASSERT_EQ(take(message), TW_OK);
+        msg::Message other(std::move(message));
+        EXPECT_EQ(tw_message_drop(worker_.get(), other.release()), TW_OK);
+        EXPECT_EQ(take(message), TW_ERR_NO_MESSAGE);
+    }
+}
 
-    ASSERT_EQ(worker_.peek(found), TW_OK);
-    ASSERT_EQ(worker_.claim(found), TW_OK);
-    ASSERT_EQ(worker_.recv_claimed(found.message, buffer_, msg::Op().result(done), request), TW_OK);
-    EXPECT_EQ(text(done.length), "claimed");
-    ASSERT_EQ(worker_.claim(found), TW_OK);
-    EXPECT_EQ(worker_.drop(found.message), TW_OK);
-    EXPECT_EQ(worker_.discard(found, self_.get()), TW_OK);
-    EXPECT_EQ(worker_.discard(found), TW_ERR_NO_MESSAGE);
+TEST_F(MsgWrapper, a_buffered_receive_shows_its_message) {
+    for (const bool tagged : {true, false}) {
+        tw_completion_t shown{};
+        auto show = [&](const tw_completion_t& done) { shown = done; };
+        const msg::CallbackOp op = msg::Op().on_complete(show);
+        ASSERT_EQ(tagged ? worker_.tag_recv_buffered(4, 0, op) : worker_.recv_buffered(op),
+                  TW_INPROGRESS);
+        ASSERT_GE(tagged ? self_.tag_send(bytes("shown"), 4) : self_.send(bytes("shown")), TW_OK);
+        run_until([&] { return shown.message != nullptr; });
+        EXPECT_EQ(std::string_view(static_cast<const char*>(shown.buffer), shown.length), "shown");
+        const std::array<tw_iov_t, 1> list = {msg::iov(buffer_)};
+        msg::Message message(worker_.get(), shown.message);
+        EXPECT_EQ(message.receivev(list), TW_OK);
+        EXPECT_EQ(text(5), "shown");
+    }
+}
+
+TEST_F(MsgWrapper, one_receive_takes_many_messages) {
+    unsigned shown = 0, placed = 0, over = 0;
+    auto show = [&](const tw_completion_t& done) {
+        shown += done.message != nullptr;
+        over += (done.flags & TW_DONE_MULTI_RECV) != 0;
+        const msg::Message dropped(worker_.get(), done.message);
+    };
+    auto place = [&](const tw_completion_t& done) {
+        placed += done.length == 3;
+        over += (done.flags & TW_DONE_MULTI_RECV) != 0;
+    };
+    const msg::CallbackOp to_show = msg::Op().on_complete(show);
+    const msg::CallbackOp to_place = msg::Op().on_complete(place);
+    tw_request_h request = nullptr;
+    ASSERT_EQ(worker_.recv_buffered_multi({to_show, request}), TW_INPROGRESS);
+    for (int i = 0; i < 3; ++i)
+        ASSERT_GE(self_.send(bytes("one")), TW_OK);
+    run_until([&] { return shown == 3; });
+    EXPECT_EQ(tw_request_cancel(request), TW_OK);
+    run_until([&] { return over == 1; });
+    Bytes room(1 << 16);
+    ASSERT_EQ(worker_.recv_multi(room, {to_place, request}), TW_INPROGRESS);
+    for (int i = 0; i < 3; ++i)
+        ASSERT_GE(self_.send(bytes("two")), TW_OK);
+    run_until([&] { return placed == 3; });
+    EXPECT_EQ(tw_request_cancel(request), TW_OK);
+    run_until([&] { return over == 2; });
 }
 
 // The library takes the handle of such an operation back by itself.
@@ -370,20 +421,20 @@ TEST_F(MsgWrapper, a_request_beside_an_end_that_is_told_elsewhere_stays_empty) {
     EXPECT_EQ(third.cancel(), TW_OK);
 }
 
-TEST_F(MsgWrapper, a_claim_may_have_a_callback) {
+TEST_F(MsgWrapper, the_receive_of_a_message_that_was_taken_may_have_a_callback) {
     for (const bool tagged : {true, false}) {
         ASSERT_GE(tagged ? self_.tag_send(bytes("claimed"), 4) : self_.send(bytes("claimed")),
                   TW_OK);
-        tw_completion_t found{};
+        tw_message_info_t found{};
+        msg::Message message;
         run_until([&] {
-            return (tagged ? worker_.tag_claim(4, 0, found) : worker_.claim(found)) == TW_OK;
+            return (tagged ? worker_.tag_take(4, 0, found, message)
+                           : worker_.take(found, message)) == TW_OK;
         });
         std::size_t length = 0;
         auto end = [&](const tw_completion_t& done) { length = done.length; };
         const msg::CallbackOp op = msg::Op(TW_OP_COMPLETION).on_complete(end);
-        ASSERT_EQ(tagged ? worker_.tag_recv_claimed(found.message, buffer_, op)
-                         : worker_.recv_claimed(found.message, buffer_, op),
-                  TW_INPROGRESS);
+        ASSERT_EQ(message.receive(buffer_, op), TW_INPROGRESS);
         run_until([&] { return length == 7; });
         EXPECT_EQ(text(length), "claimed");
     }

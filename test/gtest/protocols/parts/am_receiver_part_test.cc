@@ -95,14 +95,10 @@ class AmReceiverPart : public ReceiverPart {
         ams_.complete(message);
     }
     tw_status_t keep(tw_am_t& am) { return ams_.keep(static_cast<AmCall&>(am), &kept_); }
-    /// tw_am_recv().
+    /// tw_message_recv().
     tw_status_t receive_kept(tw_message_h message, std::size_t bytes = kRoom) {
-        tw_op_t how = op(TW_OP_CLAIM);
-        how.message = message;
-        proto::Incoming wanted = tagged(0, how, kExact, bytes);
-        wanted.is_tagged = false;
-        wanted.is_am = true;
-        return receiver_.receive(wanted);
+        Unexpected* claimed = table_.claimed(message);
+        return claimed == nullptr ? TW_ERR_INVALID_PARAM : receive_message(claimed, bytes);
     }
 
     static constexpr std::size_t kHead = 12;
@@ -227,7 +223,7 @@ TEST_F(AmReceiverPart, a_rendezvous_that_its_handler_leaves_is_over) {
     EXPECT_EQ(seen_[0].bytes, 100'000U);
     EXPECT_EQ(seen_[0].flags, std::uint32_t{TW_AM_RNDV});
     EXPECT_EQ(peer.fake.sent.back().as<Ats>().status, UCS_OK);
-    EXPECT_FALSE(ams_.release(seen_[0].message));
+    EXPECT_FALSE(table_.drop(seen_[0].message));
     EXPECT_EQ(in_use(), InUse{});
 }
 
@@ -257,7 +253,7 @@ TEST_F(AmReceiverPart, a_sender_takes_back_a_rendezvous_that_is_kept) {
     EXPECT_EQ(receive_kept(kept_), TW_ERR_CANCELED);
     send_rndv(peer, 5000);
     EXPECT_TRUE(table_.withdraw(peer, kSendId));
-    EXPECT_TRUE(ams_.release(kept_));
+    EXPECT_TRUE(table_.drop(kept_));
     EXPECT_TRUE(peer.fake.sent.empty());
     EXPECT_EQ(in_use(), InUse{});
 }
@@ -279,10 +275,10 @@ TEST_F(AmReceiverPart, a_message_that_is_kept_is_copied_once_and_received_or_rel
     EXPECT_EQ(receive_kept(kept_), TW_OK);
     EXPECT_EQ(done_.length, 100U);
     EXPECT_EQ(buffers_.back()->at(99), kDataByte);
-    EXPECT_FALSE(ams_.release(kept_));
+    EXPECT_FALSE(table_.drop(kept_));
     send(peer, 100);
-    EXPECT_TRUE(ams_.release(kept_));
-    EXPECT_FALSE(ams_.release(kept_));
+    EXPECT_TRUE(table_.drop(kept_));
+    EXPECT_FALSE(table_.drop(kept_));
     EXPECT_EQ(in_use(), InUse{});
 }
 
@@ -332,7 +328,7 @@ TEST_F(AmReceiverPart, nothing_is_kept_of_a_peer_that_is_gone_or_beyond_the_budg
 TEST_F(AmReceiverPart, a_message_stays_until_its_handler_returns_whatever_that_does) {
     FakeMatchPeer& first = add_peer();
     on_message_ = [&](tw_am_t& am) {
-        EXPECT_TRUE(ams_.release(am.message));
+        EXPECT_TRUE(table_.drop(am.message));
         EXPECT_EQ(static_cast<const std::byte*>(am.header)[0], kHeadByte);
     };
     begin(first, 1000);
@@ -428,7 +424,7 @@ TEST_F(AmReceiverPart, without_memory_nothing_is_kept_or_the_connection_ends) {
         if (peer.incoming.is_under_way)
             end_parts(peer);
         for (tw_message_h message : kept)
-            EXPECT_TRUE(ams_.release(message));
+            EXPECT_TRUE(table_.drop(message));
         fail(peer);
         seen_.clear();
         EXPECT_EQ(in_use(), InUse{}) << which;

@@ -233,7 +233,7 @@ TEST_F(DeviceTagsPart, a_receive_of_any_sender_is_given_when_all_of_them_send_he
 
 TEST_F(DeviceTagsPart, no_receive_passes_one_that_is_held_and_could_match_the_same) {
     learn(add_peer(), 0x100);
-    post(0x101, kExact, TW_OP_BUFFERED);
+    post(0x101, kExact, proto::kBufferedReceive);
     EXPECT_EQ(count(WorkerCounter::kTagKeptKind), 1U);
     post(0x101);
     EXPECT_EQ(count(WorkerCounter::kTagKeptOrder), 1U);

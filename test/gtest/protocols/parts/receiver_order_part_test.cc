@@ -36,7 +36,7 @@ using ReceiverOrder = ReceiverPart;
 TEST_F(ReceiverOrder, a_multi_receive_takes_messages_until_too_little_of_it_is_left) {
     FakeMatchPeer& peer = add_peer();
     send(peer, untagged(1000, 1000));
-    ASSERT_EQ(receive_untagged(TW_OP_MULTI_RECV, 3000), TW_INPROGRESS);
+    ASSERT_EQ(receive_untagged(proto::kMultiReceive, 3000), TW_INPROGRESS);
     send(peer, untagged(1000, 1000));
     send(peer, untagged(600, 600));  // 400 are left
     send(peer, untagged(10, 10));
@@ -57,7 +57,7 @@ TEST_F(ReceiverOrder, a_multi_receive_takes_messages_until_too_little_of_it_is_l
 
 TEST_F(ReceiverOrder, a_multi_receive_ends_behind_its_parts) {
     FakeMatchPeer& peer = add_peer();
-    ASSERT_EQ(receive_untagged(TW_OP_MULTI_RECV, 1000), TW_INPROGRESS);
+    ASSERT_EQ(receive_untagged(proto::kMultiReceive, 1000), TW_INPROGRESS);
     send(peer, untagged(100, 700));  // 300 are left
     EXPECT_TRUE(told().empty());
     send_rest(peer);
@@ -69,9 +69,10 @@ TEST_F(ReceiverOrder, a_multi_receive_ends_behind_its_parts) {
 
 TEST_F(ReceiverOrder, a_multi_receive_that_is_canceled_keeps_what_it_has) {
     FakeMatchPeer& peer = add_peer();
-    const tw_op_t how = op(TW_OP_MULTI_RECV);
+    const tw_op_t how = op();
     tw_request_h handle = nullptr;
-    ASSERT_EQ(receiver_.receive({buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how, &handle}),
+    ASSERT_EQ(receiver_.receive({buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how, &handle,
+                                 proto::kMultiReceive}),
               TW_INPROGRESS);
     Request& request = proto::request_of(handle);
     send(peer, untagged(100, 700));
@@ -87,10 +88,10 @@ TEST_F(ReceiverOrder, a_multi_receive_that_is_canceled_keeps_what_it_has) {
 
 TEST_F(ReceiverOrder, a_multi_receive_of_one_source_ends_with_that) {
     FakeMatchPeer& peer = add_peer();
-    tw_op_t how = op_from(peer);
-    how.flags = TW_OP_MULTI_RECV;
+    const tw_op_t how = op_from(peer);
     const auto post = [&] {
-        return receiver_.receive({buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how, nullptr});
+        return receiver_.receive(
+            {buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how, nullptr, proto::kMultiReceive});
     };
     ASSERT_EQ(post(), TW_INPROGRESS);
     send(peer, untagged(100, 100));
@@ -107,15 +108,12 @@ TEST_F(ReceiverOrder, a_multi_receive_of_one_source_ends_with_that) {
 class BufferedPart : public ReceiverPart {
   protected:
     tw_status_t receive_buffered(std::uint64_t tag) {
-        return ReceiverPart::receive(tag, TW_OP_BUFFERED, kExact, 0);
+        const tw_op_t how = op();
+        return receiver_.receive(
+            {nullptr, 0, nullptr, 0, tag, kExact, true, &how, nullptr, proto::kBufferedReceive});
     }
     /// The program has the message: it is released.
-    void release(tw_message_h message) {
-        Unexpected* claimed = table_.claimed(message);
-        ASSERT_NE(claimed, nullptr);
-        table_.unclaim(*claimed);
-        table_.discard(*claimed);
-    }
+    void release(tw_message_h message) { EXPECT_TRUE(table_.drop(message)); }
     /// The library's own receive of a rendezvous has ended.
     void end_fetch(ucs_status_t status) {
         Request& fetch = *rndv_.back().request;
@@ -134,7 +132,8 @@ TEST_F(BufferedPart, the_program_gets_a_message_where_it_is_kept) {
     EXPECT_EQ(static_cast<const std::byte*>(done_.buffer)[99], std::byte{1});
     EXPECT_EQ(done_.flags & (TW_DONE_BUFFERED | TW_DONE_MORE), TW_DONE_BUFFERED);
     release(done_.message);
-    ASSERT_EQ(receive_buffered(2), TW_OK);
+    ASSERT_EQ(receive_buffered(2), TW_INPROGRESS);  // a completion tells where the data is
+    ASSERT_EQ(told_one(), TW_OK);
     EXPECT_EQ(done_.length, 200U);
     fail(peer);
     release(done_.message);
@@ -151,9 +150,7 @@ TEST_F(BufferedPart, the_start_of_a_long_message_is_enough) {
     ASSERT_EQ(told_one(), TW_OK);
     EXPECT_EQ(done_.length, limits_.buffered_bytes_min);
     EXPECT_EQ(done_.flags & TW_DONE_MORE, TW_DONE_MORE);
-    tw_op_t rest = op(TW_OP_CLAIM);
-    rest.message = done_.message;
-    ASSERT_EQ(receiver_.receive(tagged(0, rest, kExact, 10'000)), TW_INPROGRESS);
+    ASSERT_EQ(receive_message(table_.claimed(done_.message), 10'000), TW_INPROGRESS);
     send_rest(peer);
     ASSERT_EQ(told_one(), TW_OK);
     EXPECT_EQ(done_.length, limits_.buffered_bytes_limit + 1);
@@ -198,7 +195,8 @@ TEST_F(BufferedPart, a_rendezvous_without_a_start_is_shown_at_once) {
     limits_.buffered_bytes_min = 0;
     FakeMatchPeer& peer = add_peer();
     send(peer, rendezvous(1, 100'000));
-    ASSERT_EQ(receive_buffered(1), TW_OK);
+    ASSERT_EQ(receive_buffered(1), TW_INPROGRESS);
+    ASSERT_EQ(told_one(), TW_OK);
     EXPECT_EQ(done_.length, 0U);
     EXPECT_TRUE(rndv_.empty());
     release(done_.message);
@@ -374,10 +372,7 @@ TEST_F(ReceiverOrder, malformed_messages_are_dropped_and_counted) {
         told();
         while (auto* posted = static_cast<Request*>(table_.space(true).posted.take_any()))
             worker_.table.release(*posted);
-        while (receive(0, TW_OP_PEEK | TW_OP_DISCARD, 0) == TW_OK)
-            ;
-        while (receive_untagged(TW_OP_PEEK | TW_OP_DISCARD) == TW_OK)
-            ;
+        drop_all();
     });
 }
 
@@ -415,9 +410,12 @@ TEST_F(ReceiverOrder, each_receive_ends_once_whatever_comes_in_whichever_order) 
             switch (below(6)) {
                 case 0:
                 case 1: {
-                    const tw_status_t status =
-                        receive(tag, below(4) == 0 ? TW_OP_PEEK : 0, below(3) == 0 ? 0 : kExact,
-                                below(2) == 0 ? 50 : kRoom);
+                    const std::uint64_t mask = below(3) == 0 ? 0 : kExact;
+                    if (below(4) == 0) {
+                        static_cast<void>(probe(tag, mask));
+                        break;
+                    }
+                    const tw_status_t status = receive(tag, 0, mask, below(2) == 0 ? 50 : kRoom);
                     began += status == TW_INPROGRESS ? 1 : 0;
                     break;
                 }
@@ -453,8 +451,7 @@ TEST_F(ReceiverOrder, each_receive_ends_once_whatever_comes_in_whichever_order) 
             worker_.table.release(*posted);
             ++ended;
         }
-        while (receive(0, TW_OP_PEEK | TW_OP_DISCARD, 0) == TW_OK)
-            ;
+        drop_all();
         buffers_.clear();
         EXPECT_EQ(began, ended);
         EXPECT_EQ(in_use(), InUse{});
@@ -469,14 +466,13 @@ TEST_F(ReceiverOrder, without_memory_a_receive_is_refused_or_its_message_ends_th
     told_.reserve(16);
     for (unsigned long which = 1; which < 25; ++which) {
         FakeMatchPeer& peer = add_peer();
-        std::vector<tw_op_t> how(4, op());
-        how[1].flags = TW_OP_BUFFERED;
-        how[2].flags = TW_OP_MULTI_RECV;
+        const std::vector<tw_op_t> how(4, op());
         const tw_iov_t list{buffer().data(), kRoom};
         const std::vector<proto::Incoming> wanted{
             {nullptr, kRoom, &list, 1, 1, kExact, true, how.data(), nullptr},
-            {nullptr, 0, nullptr, 0, 2, kExact, true, &how[1], nullptr},
-            {buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how[2], nullptr},
+            {nullptr, 0, nullptr, 0, 2, kExact, true, &how[1], nullptr, proto::kBufferedReceive},
+            {buffer().data(), kRoom, nullptr, 0, 0, 0, false, &how[2], nullptr,
+             proto::kMultiReceive},
             tagged(3, how[3])};
         const proto::Arrival fetched = rendezvous(2, 5000);
         const std::vector<std::byte> keys(bytes_);
@@ -510,10 +506,7 @@ TEST_F(ReceiverOrder, without_memory_a_receive_is_refused_or_its_message_ends_th
         for (const bool is_tagged : {false, true})
             while (auto* posted = static_cast<Request*>(table_.space(is_tagged).posted.take_any()))
                 worker_.table.release(*posted);
-        while (receive(0, TW_OP_PEEK | TW_OP_DISCARD, 0) == TW_OK)
-            ;
-        while (receive_untagged(TW_OP_PEEK | TW_OP_DISCARD) == TW_OK)
-            ;
+        drop_all();
         EXPECT_EQ(in_use(), InUse{}) << which;
         EXPECT_EQ(worker_.table.in_use(), 0U) << which;
         buffers_.clear();

@@ -57,7 +57,7 @@ class ReceiverPart : public MatchTablePart {
             static_cast<std::vector<tw_completion_t>*>(done->context)->push_back(*done);
         };
         op.context = &told_;
-        op.done = &done_;
+        op.info = &info_;
         return op;
     }
     tw_op_t op_from(FakeMatchPeer& peer) {
@@ -67,16 +67,42 @@ class ReceiverPart : public MatchTablePart {
     }
     tw_status_t receive(std::uint64_t tag, std::uint32_t flags = 0, std::uint64_t mask = kExact,
                         std::size_t bytes = kRoom) {
-        return receiver_.receive(tagged(tag, op(flags), mask, bytes));
+        return note(receiver_.receive(tagged(tag, op(flags), mask, bytes)), bytes);
     }
     tw_status_t receive(std::uint64_t tag, const tw_op_t& how) {
-        return receiver_.receive(tagged(tag, how));
+        return note(receiver_.receive(tagged(tag, how)), kRoom);
     }
-    /// A receive of any untagged message.
-    tw_status_t receive_untagged(std::uint32_t flags, std::size_t bytes = kRoom) {
-        const tw_op_t how = op(flags);
-        return receiver_.receive(
-            {buffer(bytes).data(), bytes, nullptr, 0, 0, 0, false, &how, nullptr});
+    /// A receive of any untagged message, of one of the kinds of receives.
+    tw_status_t receive_untagged(std::uint32_t kind = 0, std::size_t bytes = kRoom) {
+        const tw_op_t how = op();
+        proto::Incoming wanted{buffer(bytes).data(), bytes, nullptr, 0, 0, 0, false, &how, nullptr};
+        wanted.kind = kind;
+        return note(receiver_.receive(wanted), bytes);
+    }
+    tw_status_t receive_message(proto::Unexpected* message, std::size_t bytes = kRoom) {
+        const tw_op_t how = op();
+        proto::Incoming wanted{buffer(bytes).data(), bytes, nullptr, 0, 0, 0, false, &how, nullptr};
+        wanted.message = message;
+        return note(receiver_.receive(wanted), bytes);
+    }
+    tw_status_t probe(std::uint64_t tag, std::uint64_t mask = kExact) {
+        const proto::Unexpected* found = receiver_.probe(true, tag, mask, nullptr);
+        if (found == nullptr)
+            return TW_ERR_NO_MESSAGE;
+        info_ = proto::Receiver::info_of(*found);
+        return note(TW_OK, info_.length);
+    }
+    /// The program has the message. nullptr: there is none.
+    proto::Unexpected* take(std::uint64_t tag, std::uint64_t mask = kExact, bool is_tagged = true) {
+        proto::Unexpected* found = receiver_.probe(is_tagged, tag, mask, nullptr);
+        if (found != nullptr)
+            receiver_.claim(*found);
+        return found;
+    }
+    void drop_all() {
+        for (const bool is_tagged : {true, false})
+            while (proto::Unexpected* message = take(0, 0, is_tagged))
+                EXPECT_TRUE(table_.drop(message));
     }
     void send(FakeMatchPeer& peer, const proto::Arrival& arrival) {
         receiver_.arrive_unmatched(peer, arrival);
@@ -111,6 +137,21 @@ class ReceiverPart : public MatchTablePart {
         EXPECT_TRUE(part(peer, peer.incoming.length - peer.incoming.bytes));
     }
 
+    /// What a call has told of its message is in done_.
+    tw_status_t note(tw_status_t status, std::size_t room) {
+        if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+            return status;
+        done_ = {};
+        done_.status = status;
+        done_.flags = info_.flags;
+        done_.tag = info_.tag;
+        done_.message_length = info_.length;
+        done_.length = std::min(info_.length, room);
+        done_.imm = info_.imm;
+        done_.source = info_.source;
+        done_.ep = info_.ep;
+        return status;
+    }
     /// Ends that were not told before, oldest first.
     std::vector<tw_completion_t> told() {
         worker_.table.tell_ends();
@@ -147,6 +188,7 @@ class ReceiverPart : public MatchTablePart {
     tw_worker_limits_t limits_{
         .multi_recv_bytes_min = 512, .buffered_bytes_limit = 8192, .buffered_bytes_min = 1024};
     std::vector<tw_completion_t> told_;
+    tw_message_info_t info_{};
     tw_completion_t done_{};  // of a call that has ended, or the last that was told
     std::vector<std::unique_ptr<std::vector<std::byte>>> buffers_;
 

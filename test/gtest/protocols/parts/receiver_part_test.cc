@@ -269,86 +269,81 @@ TEST_F(ReceiverPart, a_sender_hears_of_match_and_delivery_as_it_has_asked) {
     EXPECT_EQ(told().size(), 2U);
 }
 
-// ---- Peeks and claims
+// ---- Probes, and messages that were taken
 
-TEST_F(ReceiverPart, a_peek_finds_the_message_and_leaves_it) {
+TEST_F(ReceiverPart, a_probe_finds_the_message_and_leaves_it) {
     FakeMatchPeer& peer = add_peer();
-    EXPECT_EQ(receive(1, TW_OP_PEEK), TW_ERR_NO_MESSAGE);
-    EXPECT_EQ(done_.flags & TW_DONE_PEEK, TW_DONE_PEEK);
+    EXPECT_EQ(probe(1), TW_ERR_NO_MESSAGE);
     send(peer, 1, 100);
-    EXPECT_EQ(receive(1, TW_OP_PEEK, kExact, 10), TW_OK);
+    EXPECT_EQ(probe(1), TW_OK);
     EXPECT_EQ(done_.length, 100U);
     EXPECT_EQ(done_.source, peer.worker_id);
-    ASSERT_EQ(done_.buffer, buffers_.back()->data());
-    EXPECT_EQ(buffers_.back()->at(9), std::byte{1});
+    EXPECT_EQ(done_.flags, TW_DONE_RECV | TW_DONE_TAGGED);
     EXPECT_EQ(receive(1), TW_OK);
 }
 
-TEST_F(ReceiverPart, a_message_that_is_not_all_here_is_peeked_at_without_data) {
+TEST_F(ReceiverPart, a_probe_finds_a_message_that_is_not_all_here) {
     FakeMatchPeer& peer = add_peer();
     send(peer, eager(1, 100, 1000));
     send(peer, rendezvous(2, 100'000));
-    for (const std::uint64_t tag : {1U, 2U}) {
-        EXPECT_EQ(receive(tag, TW_OP_PEEK), TW_OK);
-        EXPECT_EQ(done_.buffer, nullptr);
-    }
+    EXPECT_EQ(probe(1), TW_OK);
+    EXPECT_EQ(done_.length, 1000U);
+    EXPECT_EQ(probe(2), TW_OK);
     EXPECT_EQ(done_.length, 100'000U);
 }
 
-TEST_F(ReceiverPart, a_peek_discards_and_the_sender_learns_of_it) {
+TEST_F(ReceiverPart, a_probe_of_one_source_finds_its_messages_alone) {
+    FakeMatchPeer &peer = add_peer(), &other = add_peer();
+    send(peer, 1, 100);
+    EXPECT_EQ(receiver_.probe(true, 1, kExact, &other), nullptr);
+    EXPECT_NE(receiver_.probe(true, 1, kExact, &peer), nullptr);
+    EXPECT_EQ(receiver_.probe(false, 1, 0, &peer), nullptr);
+}
+
+TEST_F(ReceiverPart, a_message_is_dropped_and_the_sender_learns_of_it) {
     FakeMatchPeer& peer = add_peer();
     send(peer, 1);
     send(peer, with_acks(eager(2, 100, 100), proto::kAckDelivery));
     send(peer, rendezvous(3, 100'000));
-    for (const std::uint64_t tag : {1U, 2U, 3U})
-        EXPECT_EQ(receive(tag, TW_OP_PEEK | TW_OP_DISCARD), TW_OK);
+    for (const std::uint64_t tag : {1U, 2U, 3U}) {
+        proto::Unexpected* message = take(tag);
+        EXPECT_TRUE(table_.drop(message));
+        EXPECT_FALSE(table_.drop(message));
+    }
     EXPECT_EQ(peer.fake.sent.count<Ack>(), 1U);
     EXPECT_EQ(peer.fake.sent.count<Ats>(), 1U);
     EXPECT_EQ(in_use(), InUse{});
-    EXPECT_EQ(receive(1, TW_OP_PEEK), TW_ERR_NO_MESSAGE);
+    EXPECT_EQ(probe(1), TW_ERR_NO_MESSAGE);
 }
 
-TEST_F(ReceiverPart, a_claimed_message_is_received_or_discarded_once) {
+TEST_F(ReceiverPart, a_message_that_was_taken_is_received_or_dropped_once) {
     FakeMatchPeer& peer = add_peer();
-    const auto claim = [&](std::uint64_t tag) {
-        EXPECT_EQ(receive(tag, TW_OP_PEEK | TW_OP_CLAIM), TW_OK);
-        tw_op_t how = op(TW_OP_CLAIM);
-        how.message = done_.message;
-        return how;
-    };
     send(peer, 1);
     send(peer, 2);
     send(peer, rendezvous(3, 100'000));
-    tw_op_t first = claim(1), second = claim(2), third = claim(3);
+    proto::Unexpected *first = take(1), *second = take(2), *third = take(3);
+    EXPECT_EQ(take(1), nullptr);
     EXPECT_EQ(receive(1), TW_INPROGRESS);  // it is no other receive's
-    EXPECT_EQ(receive(0, first), TW_OK);
+    EXPECT_EQ(receive_message(first), TW_OK);
     EXPECT_EQ(done_.tag, 1U);
-    EXPECT_EQ(done_.flags & TW_DONE_CLAIM, TW_DONE_CLAIM);
-    EXPECT_EQ(receive(0, first), TW_ERR_INVALID_PARAM);
-    second.flags |= TW_OP_DISCARD;
-    EXPECT_EQ(receive(0, second), TW_OK);
-    EXPECT_EQ(receive(0, third), TW_INPROGRESS);
+    EXPECT_EQ(done_.flags, TW_DONE_RECV | TW_DONE_TAGGED);
+    EXPECT_EQ(table_.claimed(first), nullptr);
+    EXPECT_TRUE(table_.drop(second));
+    EXPECT_EQ(receive_message(third), TW_INPROGRESS);
     ASSERT_EQ(rndv_.size(), 1U);
     end_rndv(*rndv_[0].request, UCS_OK, kRoom);
     EXPECT_EQ(told_one(), TW_OK);
     EXPECT_EQ(in_use(), InUse{});
 }
 
-TEST_F(ReceiverPart, a_claimed_message_fails_with_its_peer_unless_all_of_it_is_here) {
+TEST_F(ReceiverPart, a_message_that_was_taken_fails_with_its_peer_unless_all_of_it_is_here) {
     FakeMatchPeer& peer = add_peer();
     send(peer, 1);
     send(peer, rendezvous(2, 100'000));
-    std::vector<tw_message_h> claimed;
-    for (const std::uint64_t tag : {1U, 2U}) {
-        ASSERT_EQ(receive(tag, TW_OP_PEEK | TW_OP_CLAIM), TW_OK);
-        claimed.push_back(done_.message);
-    }
+    proto::Unexpected *whole = take(1), *half = take(2);
     fail(peer);
-    tw_op_t how = op(TW_OP_CLAIM);
-    how.message = claimed[0];
-    EXPECT_EQ(receive(0, how), TW_OK);
-    how.message = claimed[1];
-    EXPECT_EQ(receive(0, how), TW_ERR_CONNECTION_RESET);
+    EXPECT_EQ(receive_message(whole), TW_OK);
+    EXPECT_EQ(receive_message(half), TW_ERR_CONNECTION_RESET);
     EXPECT_EQ(in_use(), InUse{});
 }
 

@@ -73,16 +73,59 @@ class RequestTablePart : public testing::Test {
 
 TEST_F(RequestTablePart, one_that_ends_in_its_call_is_answered_by_that) {
     for (const ucs_status_t status : {UCS_OK, UCS_ERR_CANCELED}) {
-        tw_completion_t done{};
         tw_op_t op{};
-        op.done = &done;
         Request* request = table_.make(RequestKind::kSend, &op, nullptr);
         worker_.finish(*request, status);
         EXPECT_EQ(table_.answer(*request, &op, nullptr), static_cast<tw_status_t>(status));
-        EXPECT_EQ(done.status, static_cast<tw_status_t>(status));
         EXPECT_EQ(table_.in_use(), 0U);
     }
     EXPECT_FALSE(table_.has_completions());
+}
+
+TEST_F(RequestTablePart, a_receive_that_ends_in_its_call_tells_of_its_message) {
+    for (const ucs_status_t status : {UCS_OK, UCS_ERR_MESSAGE_TRUNCATED, UCS_ERR_CANCELED}) {
+        tw_message_info_t info{};
+        tw_op_t op{};
+        op.info = &info;
+        Request* request = table_.make(RequestKind::kReceive, &op, nullptr);
+        request->done.tag = 7;
+        request->done.message_length = 100;
+        request->done.length = 10;
+        worker_.finish(*request, status);
+        EXPECT_EQ(table_.answer(*request, &op, nullptr), static_cast<tw_status_t>(status));
+        const bool is_told = status != UCS_ERR_CANCELED;
+        EXPECT_EQ(info.tag, is_told ? 7U : 0U);
+        EXPECT_EQ(info.length, is_told ? 100U : 0U);
+        EXPECT_EQ(info.struct_bytes, sizeof info);
+    }
+}
+
+TEST_F(RequestTablePart, of_an_older_info_the_fields_that_it_has_are_written) {
+    tw_message_info_t info{};
+    info.struct_bytes = offsetof(tw_message_info_t, imm);
+    info.imm = 5;
+    tw_op_t op{};
+    op.info = &info;
+    Request* request = table_.make(RequestKind::kReceive, &op, nullptr);
+    request->done.tag = 7;
+    request->done.imm = 9;
+    worker_.finish(*request, UCS_OK);
+    EXPECT_EQ(table_.answer(*request, &op, nullptr), TW_OK);
+    EXPECT_EQ(info.tag, 7U);
+    EXPECT_EQ(info.imm, 5U);
+}
+
+TEST_F(RequestTablePart, a_buffered_receive_is_reported_though_it_ends_in_its_call) {
+    const tw_op_t op = with_flags(0);
+    tw_request_h handle = nullptr;
+    Request* request = table_.make(RequestKind::kReceive, &op, &handle);
+    request->flags |= proto::kBufferedReceive;
+    worker_.finish(*request, UCS_OK);
+    EXPECT_EQ(table_.answer(*request, &op, &handle), TW_INPROGRESS);
+    ASSERT_EQ(handle, request);
+    tw_completion_t done{};
+    EXPECT_EQ(request->test(&done), TW_OK);
+    table_.abandon(*request);
 }
 
 TEST_F(RequestTablePart, callbacks_are_told_in_the_order_of_the_ends_and_by_tell_ends_alone) {
