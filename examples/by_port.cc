@@ -45,7 +45,7 @@ class Server {
     Server(Shared& shared, std::uint64_t crashes_after)
         : crashes_after_(crashes_after),
           listener_(worker_, "127.0.0.1:" + std::to_string(shared.port.load()), *this) {
-        msg::check(worker_.on_am(kQuestion, *this), "on_am");
+        worker_.on_am(kQuestion, *this).or_throw();
         const std::string address = listener_.address();
         // SYNC example_port: pairs with the clients' acquire.
         shared.port.store(static_cast<unsigned>(std::stoul(address.substr(address.find(':') + 1))),
@@ -88,7 +88,7 @@ class Server {
 class Client {
   public:
     Client(Shared& shared, std::string_view word) : shared_(shared), word_(word) {
-        msg::check(worker_.on_am(kAnswer, *this), "on_am");
+        worker_.on_am(kAnswer, *this).or_throw();
     }
     /// The answer, whatever happens to the server; nothing: it does not know us.
     std::optional<std::uint64_t> ask(std::uint64_t number) {

@@ -29,7 +29,7 @@ std::vector<std::byte> swap_addresses(int socket, const std::vector<std::byte>& 
 void greet(const msg::Worker& worker, const msg::Endpoint& peer) {
     const char text[] = "hello from the other process";
     msg::Request request;
-    msg::check(peer.tag_send(std::as_bytes(std::span(text)), kGreetingTag, request), "tag_send");
+    peer.tag_send(std::as_bytes(std::span(text)), kGreetingTag, request).or_throw();
     if (request)  // else it ended within the call
         msg::check(worker.finish(request).status, "the send");
 }
@@ -37,8 +37,7 @@ void greet(const msg::Worker& worker, const msg::Endpoint& peer) {
 void listen(const msg::Worker& worker) {
     char text[64];
     msg::Request request;
-    msg::check(worker.tag_recv(std::as_writable_bytes(std::span(text)), kGreetingTag, 0, request),
-               "tag_recv");
+    worker.tag_recv(std::as_writable_bytes(std::span(text)), kGreetingTag, 0, request).or_throw();
     const tw_completion_t done = worker.finish(request);
     msg::check(done.status, "the receive");
     std::printf("%zu bytes with tag %d: %s\n", done.length, static_cast<int>(done.tag), text);
@@ -54,7 +53,7 @@ void talk(int socket, bool is_child) {
         listen(worker);
     // A close flushes: what was sent is with the peer when it ends.
     msg::Request closing;
-    msg::check(peer.close(closing), "close");
+    peer.close(closing).or_throw();
     if (closing)
         worker.finish(closing);
 }

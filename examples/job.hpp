@@ -38,7 +38,7 @@ class Rank {
         }
         tw_worker_attr_t attr{};
         while (tw_worker_query(worker_.get(), &attr) == TW_OK && attr.endpoints > 0)
-            worker_.wait(TW_WAIT_YIELD, kPatienceNs);
+            worker_.wait(TW_WAIT_YIELD, kPatienceNs).ignore();
     }
 
     std::size_t rank() const { return job_.rank(); }

@@ -14,8 +14,8 @@ int main() {
     // The worker's queue reports the completion of each operation.
     const msg::Op reported(TW_OP_COMPLETION);
     char text[32];
-    msg::check(worker.tag_recv(std::as_writable_bytes(std::span(text)), 7, 0, reported), "receive");
-    msg::check(peer.tag_send(std::as_bytes(std::span("hello")), 7, reported), "send");
+    worker.tag_recv(std::as_writable_bytes(std::span(text)), 7, 0, reported).or_throw();
+    peer.tag_send(std::as_bytes(std::span("hello")), 7, reported).or_throw();
 
     tw_completion_t done[2];
     for (unsigned count = 0; count < 2; count += worker.poll(std::span(done).subspan(count)))

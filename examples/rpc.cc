@@ -34,7 +34,7 @@ class Server {
     int run() {
         post();
         while (gone_ < kClients)
-            worker_.wait(TW_WAIT_SLEEP);
+            worker_.wait(TW_WAIT_SLEEP).or_throw();
         std::printf("rpc: %llu calls of %u clients, %u lost: %s\n",
                     static_cast<unsigned long long>(calls_), gone_, lost_,
                     calls_ == kClients * kCalls && lost_ == 0 ? "right" : "wrong");
@@ -94,8 +94,8 @@ int be_client(std::span<const std::byte> server) {
     for (std::uint64_t i = 1; i <= kCalls; ++i) {
         std::uint64_t sum = 0;
         msg::Request reply;
-        worker.tag_recv(bytes_of(sum), kReply, 0, reply);
-        msg::check(ep.tag_send(bytes_of(i), kRequest, msg::Op(TW_OP_INJECT)), "call");
+        worker.tag_recv(bytes_of(sum), kReply, 0, reply).or_throw();
+        ep.tag_send(bytes_of(i), kRequest, msg::Op(TW_OP_INJECT)).or_throw();
         msg::check(worker.finish(reply).status, "reply");
         expected += i;
         if (sum != expected)

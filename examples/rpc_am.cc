@@ -45,7 +45,7 @@ volatile std::sig_atomic_t is_over = 0;
 class Server {
   public:
     Server(Directory& directory, unsigned number) : directory_(directory), number_(number) {
-        msg::check(worker_.on_am(kCall, *this), "on_am");
+        worker_.on_am(kCall, *this).or_throw();
         const auto address = worker_.address();
         Directory::Entry& entry = directory.entries.at(number);
         entry.length = address.size();
@@ -89,7 +89,7 @@ class Server {
 class Client {
   public:
     explicit Client(Directory& directory) : directory_(directory) {
-        msg::check(worker_.on_am(kReply, *this), "on_am");
+        worker_.on_am(kReply, *this).or_throw();
     }
     /// The sum of the bytes, whatever happens to the server: a call may be made twice, so what is
     /// called must allow that.

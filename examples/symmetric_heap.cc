@@ -84,7 +84,7 @@ class Heap {
     void wait_until(Symmetric<std::uint64_t> flag, std::size_t index, std::uint64_t value) const {
         std::atomic_ref<std::uint64_t> number(mine(flag, index + 1)[index]);
         while (number.load(std::memory_order_acquire) < value)
-            me_.worker().wait(TW_WAIT_YIELD, 1000);
+            me_.worker().wait(TW_WAIT_YIELD, 1000).ignore();
     }
     /// All that this rank has done to others has taken effect.
     void quiet() const {

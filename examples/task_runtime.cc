@@ -66,10 +66,10 @@ class Runtime {
   public:
     /// The worker has not progressed yet, so no message has missed its handler.
     explicit Runtime(const Rank& me) : me_(me), tables_(me.size(), Table(table_.size())) {
-        msg::check(me.worker().on_am(kSpawn, on_spawn_), "on_am");
-        msg::check(me.worker().on_am(kReport, on_report_), "on_am");
-        msg::check(me.worker().on_am(kTable, on_table_), "on_am");
-        msg::check(me.worker().on_am(kStop, on_stop_), "on_am");
+        me.worker().on_am(kSpawn, on_spawn_).or_throw();
+        me.worker().on_am(kReport, on_report_).or_throw();
+        me.worker().on_am(kTable, on_table_).or_throw();
+        me.worker().on_am(kStop, on_stop_).or_throw();
     }
 
     /// Runs tasks until the first one, of rank 0, has its result; returns that on rank 0.

@@ -66,13 +66,15 @@ class KeptMessage {
     [[nodiscard]] std::uint64_t source() const { return am_.source; }
 
     /// As tw_message_recv(). This object has no message afterwards, unless nothing happened.
-    tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) {
-        return received(tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(),
-                                        args.op(), args.request()));
+    Status receive(std::span<std::byte> buffer, OpArgs args = {}) {
+        return received({tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(),
+                                         args.op(), args.request()),
+                         "tw_message_recv"});
     }
-    tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
-        return received(tw_message_recvv(am_.worker, am_.message, list.data(), list.size(),
-                                         args.op(), args.request()));
+    Status receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
+        return received({tw_message_recvv(am_.worker, am_.message, list.data(), list.size(),
+                                          args.op(), args.request()),
+                         "tw_message_recvv"});
     }
     void release() {
         if (am_.message != nullptr)
@@ -82,7 +84,7 @@ class KeptMessage {
 
   private:
     friend class ActiveMessage;
-    tw_status_t received(tw_status_t status) {
+    Status received(Status status) {
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
             status != TW_ERR_INVALID_PARAM)
             am_ = {};
@@ -123,8 +125,8 @@ class ActiveMessage {
     /// Sends an active message back to the sender, by ep(). A program that has no endpoint to it
     /// gets one, without user data, and closes it as any other; Worker::find() tells it later. As
     /// tw_am_send(); TW_ERR_NO_ELEM when the sender has gone.
-    tw_status_t reply(unsigned id, std::span<const std::byte> header,
-                      std::span<const std::byte> data = {}, OpArgs args = {}) const {
+    Status reply(unsigned id, std::span<const std::byte> header,
+                 std::span<const std::byte> data = {}, OpArgs args = {}) const {
         tw_ep_h to = am_.ep;
         if (to == nullptr) {
             const tw_status_t status = tw_ep_create_to(am_.worker, am_.source, nullptr, &to);
@@ -132,30 +134,33 @@ class ActiveMessage {
             if (status == TW_ERR_ALREADY_EXISTS)
                 to = tw_ep_find(am_.worker, am_.source);
             else if (status != TW_OK)
-                return status;
+                return {status, "tw_ep_create_to"};
             if (to == nullptr)
-                return TW_ERR_NO_ELEM;
+                return {TW_ERR_NO_ELEM, "tw_ep_find"};
         }
-        return tw_am_send(to, id, header.data(), header.size(), data.data(), data.size(), args.op(),
-                          args.request());
+        return {tw_am_send(to, id, header.data(), header.size(), data.data(), data.size(),
+                           args.op(), args.request()),
+                "tw_am_send"};
     }
     /// As tw_am_keep(). On success `kept` has the message, and spans of this object are its spans.
-    tw_status_t keep(KeptMessage& kept) const {
+    Status keep(KeptMessage& kept) const {
         kept.release();
         tw_message_h message = nullptr;
-        const tw_status_t status = tw_am_keep(&am_, &message);
+        const Status status{tw_am_keep(&am_, &message), "tw_am_keep"};
         if (status == TW_OK)
             kept.am_ = am_;
         return status;
     }
     /// As tw_message_recv(), with is_rndv(), in the handler.
-    tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) const {
-        return tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
-                               args.request());
+    Status receive(std::span<std::byte> buffer, OpArgs args = {}) const {
+        return {tw_message_recv(am_.worker, am_.message, buffer.data(), buffer.size(), args.op(),
+                                args.request()),
+                "tw_message_recv"};
     }
-    tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) const {
-        return tw_message_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
-                                args.request());
+    Status receivev(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return {tw_message_recvv(am_.worker, am_.message, list.data(), list.size(), args.op(),
+                                 args.request()),
+                "tw_message_recvv"};
     }
 
   private:

@@ -36,6 +36,34 @@ inline void check(tw_status_t status, const char* what) {
         throw Error(what, status);
 }
 
+/// The status of a call, and the call. A program looks at it, throws for an error (or_throw()), or
+/// says that it does not care (ignore()). It converts to the status of the C API and compares with
+/// those.
+class [[nodiscard]] Status {
+  public:
+    /// `call`: a text that outlives the object; the name of the call.
+    constexpr Status(tw_status_t value, const char* call) : value_(value), call_(call) {}
+
+    constexpr operator tw_status_t() const { return value_; }
+    [[nodiscard]] constexpr tw_status_t get() const { return value_; }
+    /// Less than TW_OK: the call was refused, or the operation has failed. TW_INPROGRESS is none.
+    [[nodiscard]] constexpr bool is_error() const { return value_ < TW_OK; }
+    [[nodiscard]] constexpr bool is_in_progress() const { return value_ == TW_INPROGRESS; }
+    [[nodiscard]] constexpr const char* call() const { return call_; }
+    /// Throws Error, with the call and the text of the status, if it is one. TW_ERR_NO_RESOURCE is
+    /// an error, too: a program that repeats the call looks for that first.
+    constexpr tw_status_t or_throw() const {
+        if (is_error())
+            throw Error(call_, value_);
+        return value_;
+    }
+    constexpr void ignore() const {}
+
+  private:
+    tw_status_t value_;
+    const char* call_;
+};
+
 namespace detail {
 
 /// Owner of a C handle: closes it once.

@@ -30,13 +30,14 @@ class CompletionQueue {
         return tw_cq_poll(get(), completions.data(), static_cast<unsigned>(completions.size()));
     }
     /// As poll(), and sleeps while there is none. Does not progress.
-    tw_status_t wait(std::span<tw_completion_t> completions, unsigned& count,
-                     std::uint64_t timeout_ns = UINT64_MAX) const {
-        return tw_cq_wait(get(), completions.data(), static_cast<unsigned>(completions.size()),
-                          timeout_ns, &count);
+    Status wait(std::span<tw_completion_t> completions, unsigned& count,
+                std::uint64_t timeout_ns = UINT64_MAX) const {
+        return {tw_cq_wait(get(), completions.data(), static_cast<unsigned>(completions.size()),
+                           timeout_ns, &count),
+                "tw_cq_wait"};
     }
     /// Ends all waits, for good.
-    tw_status_t signal() const { return tw_cq_signal(get()); }
+    Status signal() const { return {tw_cq_signal(get()), "tw_cq_signal"}; }
 
   private:
     detail::Owner<tw_cq_h, tw_cq_destroy> cq_;
@@ -63,12 +64,12 @@ class Counter {
         tw_counter_read(get(), &counts.successes, &counts.failures);
         return counts;
     }
-    tw_status_t add(std::uint64_t successes, std::uint64_t failures = 0) const {
-        return tw_counter_add(get(), successes, failures);
+    Status add(std::uint64_t successes, std::uint64_t failures = 0) const {
+        return {tw_counter_add(get(), successes, failures), "tw_counter_add"};
     }
     /// Sleeps until so many are counted. Does not progress.
-    tw_status_t wait(std::uint64_t number, std::uint64_t timeout_ns = UINT64_MAX) const {
-        return tw_counter_wait(get(), number, timeout_ns);
+    Status wait(std::uint64_t number, std::uint64_t timeout_ns = UINT64_MAX) const {
+        return {tw_counter_wait(get(), number, timeout_ns), "tw_counter_wait"};
     }
 
   private:

@@ -34,8 +34,8 @@ class Context {
 
     [[nodiscard]] tw_context_h get() const { return context_.get(); }
     /// To be called before memory that messages have used is given back; tw_mem_invalidate().
-    tw_status_t invalidate(std::span<const std::byte> memory) const {
-        return tw_mem_invalidate(get(), memory.data(), memory.size());
+    Status invalidate(std::span<const std::byte> memory) const {
+        return {tw_mem_invalidate(get(), memory.data(), memory.size()), "tw_mem_invalidate"};
     }
 
   private:

@@ -42,45 +42,49 @@ class Endpoint {
     [[nodiscard]] tw_ep_h get() const { return ep_.get(); }
     [[nodiscard]] void* user_data() const { return tw_ep_user_data(get()); }
 
-    tw_status_t tag_send(std::span<const std::byte> data, std::uint64_t tag,
-                         OpArgs args = {}) const {
-        return tw_tag_send(get(), data.data(), data.size(), tag, args.op(), args.request());
+    Status tag_send(std::span<const std::byte> data, std::uint64_t tag, OpArgs args = {}) const {
+        return {tw_tag_send(get(), data.data(), data.size(), tag, args.op(), args.request()),
+                "tw_tag_send"};
     }
-    tw_status_t tag_sendv(std::span<const tw_iov_t> list, std::uint64_t tag,
-                          OpArgs args = {}) const {
-        return tw_tag_sendv(get(), list.data(), list.size(), tag, args.op(), args.request());
+    Status tag_sendv(std::span<const tw_iov_t> list, std::uint64_t tag, OpArgs args = {}) const {
+        return {tw_tag_sendv(get(), list.data(), list.size(), tag, args.op(), args.request()),
+                "tw_tag_sendv"};
     }
-    tw_status_t send(std::span<const std::byte> data, OpArgs args = {}) const {
-        return tw_msg_send(get(), data.data(), data.size(), args.op(), args.request());
+    Status send(std::span<const std::byte> data, OpArgs args = {}) const {
+        return {tw_msg_send(get(), data.data(), data.size(), args.op(), args.request()),
+                "tw_msg_send"};
     }
-    tw_status_t sendv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
-        return tw_msg_sendv(get(), list.data(), list.size(), args.op(), args.request());
+    Status sendv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return {tw_msg_sendv(get(), list.data(), list.size(), args.op(), args.request()),
+                "tw_msg_sendv"};
     }
     /// An active message to the handler of that id.
-    tw_status_t am_send(unsigned id, std::span<const std::byte> header,
-                        std::span<const std::byte> data, OpArgs args = {}) const {
-        return tw_am_send(get(), id, header.data(), header.size(), data.data(), data.size(),
-                          args.op(), args.request());
+    Status am_send(unsigned id, std::span<const std::byte> header, std::span<const std::byte> data,
+                   OpArgs args = {}) const {
+        return {tw_am_send(get(), id, header.data(), header.size(), data.data(), data.size(),
+                           args.op(), args.request()),
+                "tw_am_send"};
     }
-    tw_status_t am_sendv(unsigned id, std::span<const std::byte> header,
-                         std::span<const tw_iov_t> list, OpArgs args = {}) const {
-        return tw_am_sendv(get(), id, header.data(), header.size(), list.data(), list.size(),
-                           args.op(), args.request());
+    Status am_sendv(unsigned id, std::span<const std::byte> header, std::span<const tw_iov_t> list,
+                    OpArgs args = {}) const {
+        return {tw_am_sendv(get(), id, header.data(), header.size(), list.data(), list.size(),
+                            args.op(), args.request()),
+                "tw_am_sendv"};
     }
-    tw_status_t flush(tw_flush_level_t level, OpArgs args = {}) const {
-        return tw_ep_flush(get(), level, args.op(), args.request());
+    Status flush(tw_flush_level_t level, OpArgs args = {}) const {
+        return {tw_ep_flush(get(), level, args.op(), args.request()), "tw_ep_flush"};
     }
     /// At TW_FLUSH_DELIVERED.
-    tw_status_t flush(OpArgs args = {}) const { return flush(TW_FLUSH_DELIVERED, args); }
+    Status flush(OpArgs args = {}) const { return flush(TW_FLUSH_DELIVERED, args); }
 
     /// As tw_ep_close(): flushes and closes; the status, or that of the completion, is that of the
     /// flush. This object has no endpoint afterwards, unless the call returns TW_ERR_NO_RESOURCE,
     /// TW_ERR_NO_MEMORY or TW_ERR_INVALID_PARAM.
-    tw_status_t close(tw_flush_level_t level, OpArgs args = {}) { return end(level, args); }
+    Status close(tw_flush_level_t level, OpArgs args = {}) { return end(level, args); }
     /// At TW_FLUSH_DELIVERED.
-    tw_status_t close(OpArgs args = {}) { return end(TW_FLUSH_DELIVERED, args); }
+    Status close(OpArgs args = {}) { return end(TW_FLUSH_DELIVERED, args); }
     /// Ends everything at once with TW_ERR_CANCELED.
-    tw_status_t close_by_force() { return end(TW_CLOSE_FORCE, {}); }
+    Status close_by_force() { return end(TW_CLOSE_FORCE, {}); }
 
     /// Explains which protocol a message of `length` bytes to this peer uses, and why.
     [[nodiscard]] tw_explanation_t explain(std::size_t length,
@@ -94,8 +98,8 @@ class Endpoint {
     explicit Endpoint(tw_ep_h ep) : ep_(ep) {}
     /// While no request is free the worker's end closes it.
     static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, TW_FLUSH_DELIVERED, nullptr, nullptr); }
-    tw_status_t end(tw_flush_level_t level, OpArgs args) {
-        const tw_status_t status = tw_ep_close(get(), level, args.op(), args.request());
+    Status end(tw_flush_level_t level, OpArgs args) {
+        const Status status{tw_ep_close(get(), level, args.op(), args.request()), "tw_ep_close"};
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
             status != TW_ERR_INVALID_PARAM)
             (void)ep_.release();

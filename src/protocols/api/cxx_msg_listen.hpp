@@ -39,24 +39,25 @@ class ConnRequest {
 
     /// TW_OK: `ep` has the endpoint. This object has no request afterwards, unless the call returns
     /// TW_ERR_INVALID_PARAM. `flags`: TW_EP_ORDERED or 0. `worker`: as tw_accept_params_t.worker.
-    tw_status_t accept(std::optional<Endpoint>& ep, std::span<const std::byte> private_data = {},
-                       void* user_data = nullptr, std::uint32_t flags = 0,
-                       tw_worker_h worker = nullptr) {
+    Status accept(std::optional<Endpoint>& ep, std::span<const std::byte> private_data = {},
+                  void* user_data = nullptr, std::uint32_t flags = 0,
+                  tw_worker_h worker = nullptr) {
         const tw_accept_params_t params{.private_data = private_data.data(),
                                         .private_length = private_data.size(),
                                         .user_data = user_data,
                                         .flags = flags,
                                         .worker = worker};
         tw_ep_h made = nullptr;
-        const tw_status_t status = tw_accept(get(), &params, &made);
+        const Status status{tw_accept(get(), &params, &made), "tw_accept"};
         if (status != TW_ERR_INVALID_PARAM)
             (void)request_.release();
         if (status == TW_OK)
             ep = Endpoint::adopt(made);
         return status;
     }
-    tw_status_t reject(std::span<const std::byte> private_data = {}) {
-        const tw_status_t status = tw_reject(get(), private_data.data(), private_data.size());
+    Status reject(std::span<const std::byte> private_data = {}) {
+        const Status status{tw_reject(get(), private_data.data(), private_data.size()),
+                            "tw_reject"};
         if (status == TW_OK)
             (void)request_.release();
         return status;

@@ -32,13 +32,15 @@ class Message {
     [[nodiscard]] tw_message_h get() const { return message_; }
 
     /// As tw_message_recv(). This object has no message afterwards, unless nothing happened.
-    tw_status_t receive(std::span<std::byte> buffer, OpArgs args = {}) {
-        return received(tw_message_recv(worker_, message_, buffer.data(), buffer.size(), args.op(),
-                                        args.request()));
+    Status receive(std::span<std::byte> buffer, OpArgs args = {}) {
+        return received({tw_message_recv(worker_, message_, buffer.data(), buffer.size(), args.op(),
+                                         args.request()),
+                         "tw_message_recv"});
     }
-    tw_status_t receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
-        return received(tw_message_recvv(worker_, message_, list.data(), list.size(), args.op(),
-                                         args.request()));
+    Status receivev(std::span<const tw_iov_t> list, OpArgs args = {}) {
+        return received({tw_message_recvv(worker_, message_, list.data(), list.size(), args.op(),
+                                          args.request()),
+                         "tw_message_recvv"});
     }
     void drop() {
         if (message_ != nullptr)
@@ -48,7 +50,7 @@ class Message {
     [[nodiscard]] tw_message_h release() { return std::exchange(message_, nullptr); }
 
   private:
-    tw_status_t received(tw_status_t status) {
+    Status received(Status status) {
         if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_NO_MEMORY &&
             status != TW_ERR_INVALID_PARAM)
             message_ = nullptr;

@@ -118,16 +118,16 @@ class Request {
     [[nodiscard]] explicit operator bool() const { return request_ != nullptr; }
     [[nodiscard]] tw_request_h get() const { return request_; }
     /// TW_INPROGRESS, or the status of the completion. Only while there is an operation.
-    tw_status_t test(tw_completion_t* done = nullptr) const {
-        return tw_request_test(request_, done);
+    Status test(tw_completion_t* done = nullptr) const {
+        return {tw_request_test(request_, done), "tw_request_test"};
     }
     /// Progresses until the operation completes and returns its status, or TW_INPROGRESS after
     /// `timeout_ns`. Only while there is an operation.
-    tw_status_t wait(tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX,
-                     tw_completion_t* done = nullptr) const {
-        return tw_request_wait(request_, mode, timeout_ns, done);
+    Status wait(tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX,
+                tw_completion_t* done = nullptr) const {
+        return {tw_request_wait(request_, mode, timeout_ns, done), "tw_request_wait"};
     }
-    tw_status_t cancel() const { return tw_request_cancel(request_); }
+    Status cancel() const { return {tw_request_cancel(request_), "tw_request_cancel"}; }
     void reset() {
         if (request_ != nullptr)
             tw_request_free(std::exchange(request_, nullptr));
@@ -154,15 +154,16 @@ inline const tw_request_h* handles_of(std::span<const Request> requests) {
 /// Progresses until one of the operations has completed. All belong to one worker; requests without
 /// an operation are skipped. TW_OK: `index` is the first that has completed. TW_INPROGRESS:
 /// `timeout_ns` have passed.
-inline tw_status_t wait_any(std::span<const Request> requests, std::size_t& index,
-                            tw_wait_mode_t mode = TW_WAIT_YIELD,
-                            std::uint64_t timeout_ns = UINT64_MAX) {
-    return tw_wait_any(detail::handles_of(requests), requests.size(), mode, timeout_ns, &index);
+inline Status wait_any(std::span<const Request> requests, std::size_t& index,
+                       tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX) {
+    return {tw_wait_any(detail::handles_of(requests), requests.size(), mode, timeout_ns, &index),
+            "tw_wait_any"};
 }
 /// Progresses until all operations have completed; otherwise as wait_any().
-inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mode = TW_WAIT_YIELD,
-                            std::uint64_t timeout_ns = UINT64_MAX) {
-    return tw_wait_all(detail::handles_of(requests), requests.size(), mode, timeout_ns);
+inline Status wait_all(std::span<const Request> requests, tw_wait_mode_t mode = TW_WAIT_YIELD,
+                       std::uint64_t timeout_ns = UINT64_MAX) {
+    return {tw_wait_all(detail::handles_of(requests), requests.size(), mode, timeout_ns),
+            "tw_wait_all"};
 }
 
 /// Arguments of a call beside buffer, tag and peer, and where its operation goes: nothing, an Op, a

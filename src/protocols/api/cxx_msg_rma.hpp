@@ -61,42 +61,48 @@ class RemoteMemory {
         return explanation;
     }
 
-    tw_status_t put(std::span<const std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
-        return tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
-                      args.request());
+    Status put(std::span<const std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+                       args.request()),
+                "tw_put"};
     }
-    tw_status_t putv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
-        return tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
-                       args.request());
+    Status putv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
+                        args.request()),
+                "tw_putv"};
     }
-    tw_status_t get(std::span<std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
-        return tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
-                      args.request());
+    Status get(std::span<std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+                       args.request()),
+                "tw_get"};
     }
-    tw_status_t getv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
-        return tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
-                       args.request());
+    Status getv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
+                        args.request()),
+                "tw_getv"};
     }
     /// *offset = *offset OP operand.
     template <AtomicNumber T>
-    tw_status_t atomic(tw_atomic_op_t operation, T operand, std::uint64_t offset,
-                       OpArgs args = {}) const {
-        return tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
-                         key(), args.op(), args.request());
+    Status atomic(tw_atomic_op_t operation, T operand, std::uint64_t offset,
+                  OpArgs args = {}) const {
+        return {tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
+                          key(), args.op(), args.request()),
+                "tw_atomic"};
     }
     /// As atomic(); `before` gets the number that was there.
     template <AtomicNumber T>
-    tw_status_t fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
-                      OpArgs args = {}) const {
-        return tw_atomic_fetch(ep_, operation, detail::kAtomicType<T>, &operand, &before,
-                               attr_.address + offset, key(), args.op(), args.request());
+    Status fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
+                 OpArgs args = {}) const {
+        return {tw_atomic_fetch(ep_, operation, detail::kAtomicType<T>, &operand, &before,
+                                attr_.address + offset, key(), args.op(), args.request()),
+                "tw_atomic_fetch"};
     }
     /// Replaces what is there by `wanted` if it equals `compare`; `before` gets what was there.
     template <AtomicNumber T>
-    tw_status_t cswap(T compare, T wanted, T& before, std::uint64_t offset,
-                      OpArgs args = {}) const {
-        return tw_atomic_cswap(ep_, detail::kAtomicType<T>, &compare, &wanted, &before,
-                               attr_.address + offset, key(), args.op(), args.request());
+    Status cswap(T compare, T wanted, T& before, std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_atomic_cswap(ep_, detail::kAtomicType<T>, &compare, &wanted, &before,
+                                attr_.address + offset, key(), args.op(), args.request()),
+                "tw_atomic_cswap"};
     }
 
   private:

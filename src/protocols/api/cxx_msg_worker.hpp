@@ -110,87 +110,102 @@ class Worker {
         return done;
     }
     /// Flushes all endpoints.
-    tw_status_t flush(tw_flush_level_t level = TW_FLUSH_DELIVERED, OpArgs args = {}) const {
-        return tw_worker_flush(get(), level, args.op(), args.request());
+    Status flush(tw_flush_level_t level = TW_FLUSH_DELIVERED, OpArgs args = {}) const {
+        return {tw_worker_flush(get(), level, args.op(), args.request()), "tw_worker_flush"};
     }
-    tw_status_t wait(tw_wait_mode_t mode, std::uint64_t timeout_ns = UINT64_MAX) const {
-        return tw_worker_wait(get(), mode, timeout_ns);
+    Status wait(tw_wait_mode_t mode, std::uint64_t timeout_ns = UINT64_MAX) const {
+        return {tw_worker_wait(get(), mode, timeout_ns), "tw_worker_wait"};
     }
     [[nodiscard]] int fd() const {
         int fd = -1;
         check(tw_worker_fd(get(), &fd), "tw_worker_fd");
         return fd;
     }
-    tw_status_t arm() const { return tw_worker_arm(get()); }
-    tw_status_t signal() const { return tw_worker_signal(get()); }
+    Status arm() const { return {tw_worker_arm(get()), "tw_worker_arm"}; }
+    Status signal() const { return {tw_worker_signal(get()), "tw_worker_signal"}; }
 
     // ---- Receives
 
-    tw_status_t tag_recv(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore,
-                         OpArgs args = {}) const {
-        return tw_tag_recv(get(), buffer.data(), buffer.size(), tag, ignore, args.op(),
-                           args.request());
+    Status tag_recv(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore,
+                    OpArgs args = {}) const {
+        return {tw_tag_recv(get(), buffer.data(), buffer.size(), tag, ignore, args.op(),
+                            args.request()),
+                "tw_tag_recv"};
     }
-    tw_status_t tag_recvv(std::span<const tw_iov_t> list, std::uint64_t tag, std::uint64_t ignore,
-                          OpArgs args = {}) const {
-        return tw_tag_recvv(get(), list.data(), list.size(), tag, ignore, args.op(),
-                            args.request());
+    Status tag_recvv(std::span<const tw_iov_t> list, std::uint64_t tag, std::uint64_t ignore,
+                     OpArgs args = {}) const {
+        return {
+            tw_tag_recvv(get(), list.data(), list.size(), tag, ignore, args.op(), args.request()),
+            "tw_tag_recvv"};
     }
-    tw_status_t recv(std::span<std::byte> buffer, OpArgs args = {}) const {
-        return tw_msg_recv(get(), buffer.data(), buffer.size(), args.op(), args.request());
+    Status recv(std::span<std::byte> buffer, OpArgs args = {}) const {
+        return {tw_msg_recv(get(), buffer.data(), buffer.size(), args.op(), args.request()),
+                "tw_msg_recv"};
     }
-    tw_status_t recvv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
-        return tw_msg_recvv(get(), list.data(), list.size(), args.op(), args.request());
+    Status recvv(std::span<const tw_iov_t> list, OpArgs args = {}) const {
+        return {tw_msg_recvv(get(), list.data(), list.size(), args.op(), args.request()),
+                "tw_msg_recvv"};
     }
     /// Many messages, one behind the other.
-    tw_status_t recv_multi(std::span<std::byte> buffer, OpArgs args) const {
-        return tw_msg_recv_multi(get(), buffer.data(), buffer.size(), args.op(), args.request());
+    Status recv_multi(std::span<std::byte> buffer, OpArgs args) const {
+        return {tw_msg_recv_multi(get(), buffer.data(), buffer.size(), args.op(), args.request()),
+                "tw_msg_recv_multi"};
     }
 
     // ---- Active messages
 
     /// `handler(ActiveMessage&)` runs for each message to this id.
     template <class Handler>
-    tw_status_t on_am(unsigned id, Handler& handler) const {
+    Status on_am(unsigned id, Handler& handler) const {
         const auto call = [](void* arg, tw_am_t* am) {
             ActiveMessage message(*am);
             (*static_cast<Handler*>(arg))(message);
         };
-        return tw_am_register(get(), id, call, detail::arg_of(handler));
+        return {tw_am_register(get(), id, call, detail::arg_of(handler)), "tw_am_register"};
     }
     /// The id has no handler from now on.
-    tw_status_t remove_am(unsigned id) const { return tw_am_register(get(), id, nullptr, nullptr); }
+    Status remove_am(unsigned id) const {
+        return {tw_am_register(get(), id, nullptr, nullptr), "tw_am_register"};
+    }
 
     // ---- Messages that are there already. TW_OK: `info` tells which; TW_ERR_NO_MESSAGE.
 
-    tw_status_t tag_probe(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
-                          tw_ep_h from = nullptr) const {
-        return tw_tag_probe(get(), tag, ignore, from, &info, nullptr);
+    Status tag_probe(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
+                     tw_ep_h from = nullptr) const {
+        return {tw_tag_probe(get(), tag, ignore, from, &info, nullptr), "tw_tag_probe"};
     }
-    tw_status_t probe(tw_message_info_t& info, tw_ep_h from = nullptr) const {
-        return tw_msg_probe(get(), from, &info, nullptr);
+    Status probe(tw_message_info_t& info, tw_ep_h from = nullptr) const {
+        return {tw_msg_probe(get(), from, &info, nullptr), "tw_msg_probe"};
     }
     /// No receive takes the message any more: `message` receives or drops it.
-    tw_status_t tag_take(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
-                         Message& message, tw_ep_h from = nullptr) const {
+    Status tag_take(std::uint64_t tag, std::uint64_t ignore, tw_message_info_t& info,
+                    Message& message, tw_ep_h from = nullptr) const {
         tw_message_h taken = nullptr;
-        return take_over(message, tw_tag_probe(get(), tag, ignore, from, &info, &taken), taken);
+        const Status status{tw_tag_probe(get(), tag, ignore, from, &info, &taken), "tw_tag_probe"};
+        if (status == TW_OK)
+            message = Message(get(), taken);
+        return status;
     }
-    tw_status_t take(tw_message_info_t& info, Message& message, tw_ep_h from = nullptr) const {
+    Status take(tw_message_info_t& info, Message& message, tw_ep_h from = nullptr) const {
         tw_message_h taken = nullptr;
-        return take_over(message, tw_msg_probe(get(), from, &info, &taken), taken);
+        const Status status{tw_msg_probe(get(), from, &info, &taken), "tw_msg_probe"};
+        if (status == TW_OK)
+            message = Message(get(), taken);
+        return status;
     }
 
     // ---- Receives in buffers of the library. The completion names the message: Message
 
-    tw_status_t tag_recv_buffered(std::uint64_t tag, std::uint64_t ignore, OpArgs args) const {
-        return tw_tag_recv_buffered(get(), tag, ignore, args.op(), args.request());
+    Status tag_recv_buffered(std::uint64_t tag, std::uint64_t ignore, OpArgs args) const {
+        return {tw_tag_recv_buffered(get(), tag, ignore, args.op(), args.request()),
+                "tw_tag_recv_buffered"};
     }
-    tw_status_t recv_buffered(OpArgs args) const {
-        return tw_msg_recv_buffered(get(), args.op(), args.request());
+    Status recv_buffered(OpArgs args) const {
+        return {tw_msg_recv_buffered(get(), args.op(), args.request()), "tw_msg_recv_buffered"};
     }
-    tw_status_t recv_buffered_multi(OpArgs args) const {
-        return tw_msg_recv_buffered_multi(get(), args.op(), args.request());
+    Status recv_buffered_multi(OpArgs args) const {
+        return {tw_msg_recv_buffered_multi(get(), args.op(), args.request()),
+                "tw_msg_recv_buffered_multi"};
     }
 
     // ---- Facts
@@ -230,12 +245,6 @@ class Worker {
         check(tw_worker_create(context.get(), &params, &worker), "tw_worker_create");
         worker_.reset(worker);
     }
-    tw_status_t take_over(Message& message, tw_status_t status, tw_message_h taken) const {
-        if (status == TW_OK)
-            message = Message(get(), taken);
-        return status;
-    }
-
     detail::Owner<tw_worker_h, tw_worker_destroy> worker_;
 };
 

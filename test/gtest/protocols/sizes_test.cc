@@ -124,8 +124,8 @@ struct MsgSizes : ::testing::Test {
         refused("tw_atomic", [&] {
             return tw_atomic(ep, TW_ATOMIC_ADD, TW_UINT64, text, at, key.key(), &op, nullptr);
         });
-        refused("tw_ep_flush", [&] { return tw_ep_flush(ep, &op, nullptr); });
-        refused("tw_ep_close", [&] { return tw_ep_close(ep, 0, &op, nullptr); });
+        refused("tw_ep_flush", [&] { return tw_ep_flush(ep, TW_FLUSH_DELIVERED, &op, nullptr); });
+        refused("tw_ep_close", [&] { return tw_ep_close(ep, TW_FLUSH_DELIVERED, &op, nullptr); });
     }
 
     msg::Context context_{"sm"};

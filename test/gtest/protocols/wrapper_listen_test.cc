@@ -63,7 +63,8 @@ TEST_F(MsgListenWrapper, two_workers_connect) {
     tw_completion_t done{};
     done.status = TW_INPROGRESS;
     auto keep = [&](const tw_completion_t& end) { done = end; };
-    server_.tag_recv(buffer, 7, 0, msg::Op(TW_OP_COMPLETION).on_complete(keep));
+    ASSERT_EQ(server_.tag_recv(buffer, 7, 0, msg::Op(TW_OP_COMPLETION).on_complete(keep)),
+              TW_INPROGRESS);
     run_until([&] { return done.status == TW_OK; });
     EXPECT_EQ(text(buffer), "hello");
 }

@@ -79,6 +79,31 @@ TEST_F(MsgWrapper, a_flag_that_a_call_does_not_take_is_named) {
         << log;
 }
 
+TEST_F(MsgWrapper, a_status_compares_converts_and_throws_with_the_name_of_its_call) {
+    const msg::Status refused = worker_.tag_recv({}, 5, 0, msg::Op(TW_OP_INJECT));
+    EXPECT_EQ(refused, TW_ERR_INVALID_PARAM);
+    EXPECT_TRUE(refused.is_error());
+    EXPECT_STREQ(refused.call(), "tw_tag_recv");
+    const tw_status_t plain = refused;
+    EXPECT_EQ(plain, refused.get());
+    try {
+        refused.or_throw();
+        FAIL() << "no exception";
+    } catch (const msg::Error& error) {
+        EXPECT_EQ(error.status(), TW_ERR_INVALID_PARAM);
+        EXPECT_NE(std::string_view(error.what()).find("tw_tag_recv"), std::string_view::npos);
+    }
+    msg::Request request;
+    const msg::Status posted = worker_.tag_recv(buffer_, 5, 0, request);
+    EXPECT_TRUE(posted.is_in_progress());
+    EXPECT_FALSE(posted.is_error());
+    EXPECT_EQ(posted.or_throw(), TW_INPROGRESS);
+    request.cancel().or_throw();
+    worker_.wait(TW_WAIT_SPIN, 0).ignore();
+    EXPECT_EQ(worker_.finish(request).status, TW_ERR_CANCELED);
+    static_assert(!std::is_convertible_v<tw_status_t, msg::Status>);
+}
+
 TEST_F(MsgWrapper, set_up_errors_are_exceptions_with_the_status) {
     try {
         const msg::Context none("no-such-transport");
@@ -258,13 +283,13 @@ TEST_F(MsgWrapper, a_buffered_receive_shows_its_message) {
 TEST_F(MsgWrapper, one_receive_takes_many_messages) {
     unsigned shown = 0, placed = 0, over = 0;
     auto show = [&](const tw_completion_t& done) {
-        shown += done.message != nullptr;
-        over += (done.flags & TW_DONE_MULTI_RECV) != 0;
+        shown += done.message != nullptr ? 1U : 0U;
+        over += (done.flags & TW_DONE_MULTI_RECV) != 0 ? 1U : 0U;
         const msg::Message dropped(worker_.get(), done.message);
     };
     auto place = [&](const tw_completion_t& done) {
-        placed += done.length == 3;
-        over += (done.flags & TW_DONE_MULTI_RECV) != 0;
+        placed += done.length == 3 ? 1U : 0U;
+        over += (done.flags & TW_DONE_MULTI_RECV) != 0 ? 1U : 0U;
     };
     const msg::CallbackOp to_show = msg::Op().on_complete(show);
     const msg::CallbackOp to_place = msg::Op().on_complete(place);
