@@ -102,8 +102,9 @@ inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t
     return done;
 }
 
-/// Handle of an operation that has neither callback, queue nor TW_OP_COMPLETION, to test or wait for it.
-/// If the handle is destroyed first, the operation goes on and its completion is not reported.
+/// Handle of an operation that has neither callback, queue nor TW_OP_COMPLETION, to test or wait
+/// for it. If the handle is destroyed first, the operation goes on and its completion is not
+/// reported.
 class Request {
   public:
     Request() = default;

@@ -134,8 +134,8 @@ TAGWIRE_API tw_status_t tw_am_sendv(tw_ep_h ep, unsigned id, const void* header,
 /// Keeps a message beyond its handler.
 ///
 /// For the handler of `am`, once. `am->header` and `am->data` point to where they stay from now on:
-/// until tw_message_drop() or tw_message_recv() is called, and until the handler returns. Data that the
-/// transport has is copied for this; that of a message of several parts is in memory of its own
+/// until tw_message_drop() or tw_message_recv() is called, and until the handler returns. Data that
+/// the transport has is copied for this; that of a message of several parts is in memory of its own
 /// already. A message that is kept counts among the unexpected ones (TAGWIRE_UNEXPECTED_BYTES,
 /// TAGWIRE_UNEXPECTED_MAX), so a program that keeps many pauses their senders. No pause stops a
 /// message with TW_OP_URGENT: a program that keeps those as well gets to a limit.

@@ -176,7 +176,7 @@ typedef struct tw_completion {
 typedef struct tw_message_info {
     size_t struct_bytes
         TW_CXX_DEFAULT(sizeof(struct tw_message_info));  ///< sizeof(tw_message_info_t).
-    uint32_t flags;   ///< Of TW_DONE_x: TW_DONE_RECV, TW_DONE_TAGGED, TW_DONE_AM, TW_DONE_IMM.
+    uint32_t flags;   ///< TW_DONE_RECV, TW_DONE_TAGGED, TW_DONE_AM and TW_DONE_IMM.
     uint64_t tag;     ///< 0 when untagged; the id of the handler of an active message.
     size_t length;    ///< Bytes of the message.
     uint64_t imm;     ///< 0 without TW_DONE_IMM.

@@ -27,9 +27,9 @@ extern "C" {
 
 /// Looks for a tagged message that no receive has matched.
 ///
-/// It is the earliest message that tw_tag_recv() with this tag, mask and source would take. `source`
-/// NULL: from anybody. Either of `info` and `message_p` may be NULL. The call does not progress: a
-/// loop of probes calls tw_worker_progress().
+/// It is the earliest message that tw_tag_recv() with this tag, mask and source would take.
+/// `source` NULL: from anybody. Either of `info` and `message_p` may be NULL. The call does not
+/// progress: a loop of probes calls tw_worker_progress().
 ///
 /// \retval TW_OK  There is one; `info` tells about it. With `message_p` NULL it stays where it is.
 ///     Else no receive takes it any more, and *message_p names it for tw_message_recv() or

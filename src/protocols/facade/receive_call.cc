@@ -38,9 +38,8 @@ tw_status_t check_report(const char* call, const Incoming& wanted) {
                               wanted.count);
         status = status == TW_OK ? check_target(call, op) : status;
     }
-    if (status == TW_OK && op.info != nullptr && !ucs::has_size(*op.info)) {
+    if (status == TW_OK && op.info != nullptr && !ucs::has_size(*op.info))
         status = refuse_size(call, "op->info", op.info->struct_bytes, sizeof *op.info);
-    }
     if (status == TW_OK && op.source != nullptr && wanted.message == nullptr)
         status = check_source(call, worker, op.source);
     return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the calls that receive share: their arguments are checked, then the worker's receiver has
-// them. Each logs what is wrong, as `call`.
+// Calls that receive have this in common: their arguments are checked, then the worker's receiver
+// has them. Each function logs the wrong argument, as `call`.
 #pragma once
 
 #include "protocols/eager/receiver.hpp"

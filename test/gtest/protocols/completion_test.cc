@@ -208,7 +208,7 @@ TEST_F(MsgCq, what_ends_after_its_call_is_reported_to_the_queue_without_a_flag) 
     ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 2, 0, &recv, &request), TW_INPROGRESS);
     tw_request_cancel(request);
     EXPECT_EQ(next_of(cq).status, TW_ERR_CANCELED);
-    // What ends within its call is told by that alone.
+    // An end within the call is told by that alone.
     send(node(1), node(0), Bytes(1), 3);
     run_some();
     EXPECT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 3, 0, &recv, nullptr), TW_OK);

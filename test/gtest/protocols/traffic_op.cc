@@ -138,7 +138,7 @@ tw_op_t Traffic::how(TrafficOp& op, tw_message_info_t* info) {
     return what;
 }
 
-/// What a call has told of its operation, as a completion; its context is NULL if nothing has
+/// The answer of a call as a completion of its operation; the context is NULL if nothing has
 /// happened.
 tw_completion_t Traffic::answer_of(TrafficOp& op, tw_status_t status,
                                    const tw_message_info_t& info) {

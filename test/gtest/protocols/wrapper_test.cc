@@ -14,40 +14,18 @@
 #include <utility>
 #include <vector>
 
+#include "protocols/wrapper_fixture.hpp"
+
 namespace {
 
 namespace msg = tagwire::msg;
 using Bytes = std::vector<std::byte>;
 
+using tagwire::test::MsgWrapper;
+
 std::span<const std::byte> bytes(std::string_view text) {
     return std::as_bytes(std::span(text));
 }
-
-class MsgWrapper : public ::testing::Test {
-  protected:
-    /// Progress until it holds.
-    void run_until(auto condition) {
-        bool holds = condition();
-        for (int i = 0; i < 1000000 && !holds; ++i) {
-            worker_.progress();
-            holds = condition();
-        }
-        ASSERT_TRUE(holds);
-    }
-    std::string_view text(std::size_t length) const {
-        return {reinterpret_cast<const char*>(buffer_.data()), length};
-    }
-    bool has_message() {
-        tw_message_info_t found{};
-        return worker_.tag_probe(0, ~std::uint64_t{0}, found) == TW_OK ||
-               worker_.probe(found) == TW_OK;
-    }
-
-    msg::Context context_{"sm"};
-    msg::Worker worker_{context_};
-    msg::Endpoint self_{worker_, worker_.address()};
-    Bytes buffer_ = Bytes(64);
-};
 
 TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_what_is_right) {
     const std::pair<const char*, const char*> cases[] = {{"roce", "or all"},
@@ -227,88 +205,6 @@ TEST_F(MsgWrapper, lists_gather_and_scatter) {
     }
 }
 
-TEST_F(MsgWrapper, messages_are_probed_taken_and_dropped) {
-    tw_message_info_t found{};
-    EXPECT_EQ(worker_.tag_probe(4, 0, found), TW_ERR_NO_MESSAGE);
-    for (const char* data : {"taken", "dropped", "released"}) {
-        ASSERT_GE(self_.tag_send(bytes(data), 4), TW_OK);
-        ASSERT_GE(self_.send(bytes(data)), TW_OK);
-    }
-    run_until([&] { return has_message(); });
-    run_until([&] { return worker_.tag_probe(4, 0, found) == TW_OK; });
-    EXPECT_EQ(found.length, 5U);
-    for (const bool tagged : {true, false}) {
-        const auto take = [&](msg::Message& message) {
-            return tagged ? worker_.tag_take(4, 0, found, message, self_.get())
-                          : worker_.take(found, message);
-        };
-        run_until([&] { return worker_.probe(found) == TW_OK; });
-        msg::Message message;
-        EXPECT_FALSE(message);
-        ASSERT_EQ(take(message), TW_OK);
-        EXPECT_TRUE(message);
-        EXPECT_EQ(found.length, 5U);
-        found = {};
-        ASSERT_EQ(message.receive(buffer_, msg::Op().tell(found)), TW_OK);
-        EXPECT_FALSE(message);
-        EXPECT_EQ(text(found.length), "taken");
-        ASSERT_EQ(take(message), TW_OK);
-        EXPECT_EQ(found.length, 7U);
-        message.drop();
-        EXPECT_FALSE(message);
-        ASSERT_EQ(take(message), TW_OK);
-        msg::Message other(std::move(message));
-        EXPECT_EQ(tw_message_drop(worker_.get(), other.release()), TW_OK);
-        EXPECT_EQ(take(message), TW_ERR_NO_MESSAGE);
-    }
-}
-
-TEST_F(MsgWrapper, a_buffered_receive_shows_its_message) {
-    for (const bool tagged : {true, false}) {
-        tw_completion_t shown{};
-        auto show = [&](const tw_completion_t& done) { shown = done; };
-        const msg::CallbackOp op = msg::Op().on_complete(show);
-        ASSERT_EQ(tagged ? worker_.tag_recv_buffered(4, 0, op) : worker_.recv_buffered(op),
-                  TW_INPROGRESS);
-        ASSERT_GE(tagged ? self_.tag_send(bytes("shown"), 4) : self_.send(bytes("shown")), TW_OK);
-        run_until([&] { return shown.message != nullptr; });
-        EXPECT_EQ(std::string_view(static_cast<const char*>(shown.buffer), shown.length), "shown");
-        const std::array<tw_iov_t, 1> list = {msg::iov(buffer_)};
-        msg::Message message(worker_.get(), shown.message);
-        EXPECT_EQ(message.receivev(list), TW_OK);
-        EXPECT_EQ(text(5), "shown");
-    }
-}
-
-TEST_F(MsgWrapper, one_receive_takes_many_messages) {
-    unsigned shown = 0, placed = 0, over = 0;
-    auto show = [&](const tw_completion_t& done) {
-        shown += done.message != nullptr ? 1U : 0U;
-        over += (done.flags & TW_DONE_MULTI_RECV) != 0 ? 1U : 0U;
-        const msg::Message dropped(worker_.get(), done.message);
-    };
-    auto place = [&](const tw_completion_t& done) {
-        placed += done.length == 3 ? 1U : 0U;
-        over += (done.flags & TW_DONE_MULTI_RECV) != 0 ? 1U : 0U;
-    };
-    const msg::CallbackOp to_show = msg::Op().on_complete(show);
-    const msg::CallbackOp to_place = msg::Op().on_complete(place);
-    tw_request_h request = nullptr;
-    ASSERT_EQ(worker_.recv_buffered_multi({to_show, request}), TW_INPROGRESS);
-    for (int i = 0; i < 3; ++i)
-        ASSERT_GE(self_.send(bytes("one")), TW_OK);
-    run_until([&] { return shown == 3; });
-    EXPECT_EQ(tw_request_cancel(request), TW_OK);
-    run_until([&] { return over == 1; });
-    Bytes room(1 << 16);
-    ASSERT_EQ(worker_.recv_multi(room, {to_place, request}), TW_INPROGRESS);
-    for (int i = 0; i < 3; ++i)
-        ASSERT_GE(self_.send(bytes("two")), TW_OK);
-    run_until([&] { return placed == 3; });
-    EXPECT_EQ(tw_request_cancel(request), TW_OK);
-    run_until([&] { return over == 2; });
-}
-
 // The library takes the handle of such an operation back by itself.
 static_assert(!std::is_constructible_v<msg::OpArgs, msg::CallbackOp, msg::Request&>);
 static_assert(std::is_constructible_v<msg::OpArgs, msg::CallbackOp, tw_request_h&>);
@@ -444,25 +340,6 @@ TEST_F(MsgWrapper, a_request_beside_an_end_that_is_told_elsewhere_stays_empty) {
     second.reset();
     EXPECT_EQ(third.test(), TW_INPROGRESS);
     EXPECT_EQ(third.cancel(), TW_OK);
-}
-
-TEST_F(MsgWrapper, the_receive_of_a_message_that_was_taken_may_have_a_callback) {
-    for (const bool tagged : {true, false}) {
-        ASSERT_GE(tagged ? self_.tag_send(bytes("claimed"), 4) : self_.send(bytes("claimed")),
-                  TW_OK);
-        tw_message_info_t found{};
-        msg::Message message;
-        run_until([&] {
-            return (tagged ? worker_.tag_take(4, 0, found, message)
-                           : worker_.take(found, message)) == TW_OK;
-        });
-        std::size_t length = 0;
-        auto end = [&](const tw_completion_t& done) { length = done.length; };
-        const msg::CallbackOp op = msg::Op(TW_OP_COMPLETION).on_complete(end);
-        ASSERT_EQ(message.receive(buffer_, op), TW_INPROGRESS);
-        run_until([&] { return length == 7; });
-        EXPECT_EQ(text(length), "claimed");
-    }
 }
 
 TEST_F(MsgWrapper, requests_are_waited_for_one_any_or_all) {

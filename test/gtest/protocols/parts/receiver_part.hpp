@@ -137,7 +137,7 @@ class ReceiverPart : public MatchTablePart {
         EXPECT_TRUE(part(peer, peer.incoming.length - peer.incoming.bytes));
     }
 
-    /// What a call has told of its message is in done_.
+    /// A call has told of its message in info_; done_ has that as a completion.
     tw_status_t note(tw_status_t status, std::size_t room) {
         if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
             return status;
