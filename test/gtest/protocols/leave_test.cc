@@ -30,7 +30,7 @@ unsigned number_of(const char* name, unsigned otherwise) {
     return value == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(value, nullptr, 10));
 }
 
-std::uint64_t monotonic_ns() {
+std::uint64_t job_clock_ns() {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
@@ -98,7 +98,7 @@ class Rank {
             std::fprintf(stderr, "%s\n", node_->description().c_str());
         _exit(1);
     }
-    void must_not_take_long(const char* what) const { must(monotonic_ns() < deadline_, what); }
+    void must_not_take_long(const char* what) const { must(job_clock_ns() < deadline_, what); }
 
     /// Counts this rank, and waits for the others.
     void wait_for(std::atomic<unsigned>& all, bool progresses) {
@@ -187,8 +187,8 @@ class Rank {
     /// Without progress: up to 30 ms, longer for high numbers.
     void compute() const {
         const std::uint64_t ms = (job_.seed * 7 + number_ * 13) % 31 + number_;
-        const std::uint64_t until = monotonic_ns() + ms * 1'000'000;
-        while (monotonic_ns() < until)
+        const std::uint64_t until = job_clock_ns() + ms * 1'000'000;
+        while (job_clock_ns() < until)
             ::sched_yield();
     }
     /// A peer that has left in order already leaves nothing to flush.
@@ -220,7 +220,7 @@ class Rank {
 
     const Job& job_;
     const unsigned number_;
-    const std::uint64_t deadline_ = monotonic_ns() + kPatienceNs;
+    const std::uint64_t deadline_ = job_clock_ns() + kPatienceNs;
     std::unique_ptr<tw_context, ContextDeleter> context_;
     std::unique_ptr<Node> node_;
     std::vector<tw_ep_h> eps_;
