@@ -148,7 +148,7 @@ constexpr std::size_t kWholeBytes = 128;
         tw_worker_progress(pair.from);
 }
 
-/// Memory of the context, and its key for the endpoint.
+/// Memory of the context, and its key for the worker that sends.
 struct Shared {
     void* at = nullptr;
     tw_mem_h mem = nullptr;
@@ -175,7 +175,7 @@ void put_all(const Pair& pair, std::uint64_t count) {
     char packed[TW_KEY_BYTES_MAX];
     std::size_t length = sizeof packed;
     must(tw_mem_pack(shared.mem, packed, &length), "tw_mem_pack");
-    must(tw_key_unpack(pair.ep, packed, length, &shared.key), "tw_key_unpack");
+    must(tw_key_unpack(pair.from, packed, length, &shared.key), "tw_key_unpack");
     for (std::uint64_t i = 0; i < count; ++i)
         put_short(pair, shared, i);
     tw_key_free(shared.key);

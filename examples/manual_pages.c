@@ -426,10 +426,10 @@ static size_t pack_key(tw_mem_h mem, char key[TW_KEY_BYTES_MAX]) {
     return length;
 }
 
-static void put_and_get(tw_ep_h ep, const void* packed, size_t length) {
+static void put_and_get(tw_worker_h worker, tw_ep_h ep, const void* packed, size_t length) {
     tw_key_h key;
     tw_key_attr_t attr = {TW_INIT(tw_key_attr_t)};
-    check(tw_key_unpack(ep, packed, length, &key), "tw_key_unpack");
+    check(tw_key_unpack(worker, packed, length, &key), "tw_key_unpack");
     check(tw_key_query(key, &attr), "tw_key_query");
     uint64_t out = 40, in = 0, one = 1, before = 0, two = 2;
     const tw_op_t fenced = {TW_INIT(tw_op_t), .flags = TW_OP_FENCE};
@@ -450,12 +450,12 @@ static void put_and_get(tw_ep_h ep, const void* packed, size_t length) {
     tw_key_free(key);
 }
 
-static void explain_key(tw_key_h key, uint64_t address) {
+static void explain_key(tw_ep_h ep, tw_key_h key, uint64_t address) {
     void* local = NULL;
-    if (tw_key_pointer(key, address, &local) == TW_OK)
+    if (tw_key_pointer(ep, key, address, &local) == TW_OK)
         printf("loads and stores reach it at %p\n", local);
     tw_rma_explanation_t way = {TW_INIT(tw_rma_explanation_t)};
-    if (tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 4096, 0, &way) == TW_OK)
+    if (tw_key_explain(ep, key, TW_RMA_PUT, TW_ATOMIC_ADD, 4096, 0, &way) == TW_OK)
         printf("a put of 4 KiB goes by %s: %s\n", way.way, way.reason);
 }
 
@@ -506,15 +506,15 @@ static void exchange_addresses(const void* address, size_t bytes) {
 
 // ---- Calls of these functions, which the pages do not show
 
-static void run_one_sided(tw_context_h context, tw_ep_h ep) {
+static void run_one_sided(tw_context_h context, tw_worker_h worker, tw_ep_h ep) {
     tw_mem_h mem;
     uint64_t* number = allocate(context, 4096, &mem);
     char packed[TW_KEY_BYTES_MAX];
     const size_t length = pack_key(mem, packed);
-    put_and_get(ep, packed, length);
+    put_and_get(worker, ep, packed, length);
     tw_key_h key;
-    check(tw_key_unpack(ep, packed, length, &key), "tw_key_unpack");
-    explain_key(key, (uint64_t)(uintptr_t)number);
+    check(tw_key_unpack(worker, packed, length, &key), "tw_key_unpack");
+    explain_key(ep, key, (uint64_t)(uintptr_t)number);
     tw_key_free(key);
     if (*number != 42) {
         fprintf(stderr, "the number is %llu\n", (unsigned long long)*number);
@@ -590,7 +590,7 @@ int main(void) {
     run_waits(worker);
     run_am(worker, ep);
     send_from_mapped_memory(context, worker, ep, address, sizeof address);
-    run_one_sided(context, ep);
+    run_one_sided(context, worker, ep);
     explain(worker, ep);
     (void)store_costs;  // would replace the costs of whoever runs this
     const tw_completion_t from_self = {.source = id_of(address, length)};

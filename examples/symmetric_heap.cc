@@ -25,7 +25,7 @@ class Heap {
     explicit Heap(Rank& me) : me_(me), memory_(msg::Memory::allocate(me.context(), kHeapBytes)) {
         const std::vector<std::vector<std::byte>> keys = me.exchange(memory_.pack());
         for (std::size_t rank = 0; rank < me.size(); ++rank)
-            peers_.emplace_back(me.to(rank), keys[rank]);
+            peers_.emplace_back(me.worker(), keys[rank]);
         rounds_ = allocate<std::uint64_t>(64);
     }
 
@@ -47,20 +47,21 @@ class Heap {
     template <class T>
     void put(std::size_t rank, Symmetric<T> to, std::span<const T> data) const {
         end([&](msg::Request& request) {
-            return peers_[rank].put(std::as_bytes(data), to.offset, request);
+            return peers_[rank].put(me_.to(rank), std::as_bytes(data), to.offset, request);
         });
     }
     template <class T>
     void get(std::size_t rank, Symmetric<T> from, std::span<T> data) const {
         end([&](msg::Request& request) {
-            return peers_[rank].get(std::as_writable_bytes(data), from.offset, request);
+            return peers_[rank].get(me_.to(rank), std::as_writable_bytes(data), from.offset,
+                                    request);
         });
     }
     /// Writes one number when all that was put to that rank before is there.
     void signal(std::size_t rank, Symmetric<std::uint64_t> flag, std::uint64_t value) const {
         const msg::Op fenced(TW_OP_FENCE);
         end([&](msg::Request& request) {
-            return peers_[rank].put(std::as_bytes(std::span(&value, 1)), flag.offset,
+            return peers_[rank].put(me_.to(rank), std::as_bytes(std::span(&value, 1)), flag.offset,
                                     {fenced, request});
         });
     }
@@ -68,7 +69,8 @@ class Heap {
     T fetch_add(std::size_t rank, Symmetric<T> array, std::size_t index, T value) const {
         T before{};
         end([&](msg::Request& request) {
-            return peers_[rank].fetch(TW_ATOMIC_ADD, value, before, array.at(index), request);
+            return peers_[rank].fetch(me_.to(rank), TW_ATOMIC_ADD, value, before, array.at(index),
+                                      request);
         });
         return before;
     }
@@ -76,7 +78,7 @@ class Heap {
     T cswap(std::size_t rank, Symmetric<T> array, T compare, T wanted) const {
         T before{};
         end([&](msg::Request& request) {
-            return peers_[rank].cswap(compare, wanted, before, array.offset, request);
+            return peers_[rank].cswap(me_.to(rank), compare, wanted, before, array.offset, request);
         });
         return before;
     }

@@ -114,13 +114,13 @@ std::vector<Way> ways_over(const std::string& transports, const Operation& opera
     for (const OwnedKind& kind : kKinds) {
         const Bytes packed = keys.blob(TW_KEY_BYTES_MAX);
         tw_key_h key = nullptr;
-        check(tw_key_unpack(link.endpoint(), packed.data(), packed.size(), &key), "tw_key_unpack");
+        check(tw_key_unpack(link.worker(), packed.data(), packed.size(), &key), "tw_key_unpack");
         const std::unique_ptr<tw_key, decltype(&tw_key_free)> owned(key, &tw_key_free);
         Way way{kind, {}};
         for (const std::size_t length : lengths) {
             tw_rma_explanation_t told{};
-            check(tw_key_explain(key, operation.kind, operation.atomic, length, is_mapped ? 1 : 0,
-                                 &told),
+            check(tw_key_explain(link.endpoint(), key, operation.kind, operation.atomic, length,
+                                 is_mapped ? 1 : 0, &told),
                   "tw_key_explain");
             way.sizes.emplace_back(length, told);
         }

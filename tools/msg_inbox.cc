@@ -34,7 +34,7 @@ void MsgInbox::exchange_keys() {
     theirs.end();
     if (bytes != mine_.bytes())
         throw Failure("the peer offered memory of another size than agreed");
-    check(tw_key_unpack(link_.endpoint(), packed.data(), packed.size(), &key_), "tw_key_unpack");
+    check(tw_key_unpack(link_.worker(), packed.data(), packed.size(), &key_), "tw_key_unpack");
 }
 
 ucs_status_t MsgInbox::try_put_control(std::uint64_t value) const {

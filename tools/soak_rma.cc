@@ -33,7 +33,7 @@ SoakRma::SoakRma(MsgLink& link, Channel& channel) : link_(link), theirs_(kDataBy
     Decoder answer = channel.expect(MessageType::kRegion);
     const Bytes packed = answer.blob(TW_KEY_BYTES_MAX);
     answer.end();
-    check(tw_key_unpack(link.endpoint(), packed.data(), packed.size(), &key_), "tw_key_unpack");
+    check(tw_key_unpack(link.worker(), packed.data(), packed.size(), &key_), "tw_key_unpack");
     tw_key_attr_t attr{};
     check(tw_key_query(key_, &attr), "tw_key_query");
     if (attr.length < kWindowBytes)

@@ -168,7 +168,7 @@ int RemoteKeys::learn(Peer& peer, const TellKeyLetter& told, RemoteKey* remote_p
             grow();
         if (told.packed_bytes > 0) {
             const tw_status_t status =
-                tw_key_unpack(peer.ep, told.packed.data(), told.packed_bytes, &remote_p->key);
+                tw_key_unpack(owner_.worker, told.packed.data(), told.packed_bytes, &remote_p->key);
             if (status != TW_OK)
                 return -error_of(status);
         }

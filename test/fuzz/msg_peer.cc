@@ -287,7 +287,8 @@ void ScriptedPeer::learn_key(const std::vector<std::byte>& packed) {
 
 std::vector<std::byte> ScriptedPeer::key() {
     std::vector<std::byte> packed(TW_KEY_BYTES_MAX);
-    packed.resize(proto::MemoryKeyWriter({1U << 20, 0x1000, 1U << 20, TW_ACCESS_ALL, false})
+    packed.resize(proto::MemoryKeyWriter(
+                      {1U << 20, 0x1000, 1U << 20, TW_ACCESS_ALL, false, proto::owner_of(kId)})
                       .write(packed.data()));
     return packed;
 }

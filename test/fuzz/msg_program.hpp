@@ -179,12 +179,9 @@ class Program {
 
     /// A put, a get or an atomic on memory that the peer says to have.
     void use_memory(std::uint8_t choice) {
-        if (key_ == nullptr || key_ep_ != ep_) {
-            tw_key_free(std::exchange(key_, nullptr));
-            if (tw_key_unpack(ep_, peer_key_.data(), peer_key_.size(), &key_) != TW_OK)
-                return;
-            key_ep_ = ep_;
-        }
+        if (key_ == nullptr &&
+            tw_key_unpack(worker_, peer_key_.data(), peer_key_.size(), &key_) != TW_OK)
+            return;
         tw_key_attr_t attr{};
         require(tw_key_query(key_, &attr) == TW_OK);
         Operation& operation = add(choice % 2 == 0 ? 24 : 2500);
@@ -382,7 +379,6 @@ class Program {
     tw_mem_h mem_ = nullptr;
     std::vector<std::byte> peer_key_;
     tw_key_h key_ = nullptr;
-    tw_ep_h key_ep_ = nullptr;
     tw_flush_level_t level_ = TW_FLUSH_SENT;  // of the last flush or close
     tw_ep_h ep_ = nullptr;
     bool has_failed_ = false;

@@ -27,14 +27,14 @@ inline constexpr tw_atomic_type_t kAtomicType =
 
 }  // namespace detail
 
-/// Memory of the peer of an endpoint, by the key that the peer packed (Memory::pack()). Offsets
-/// count from the memory's first byte. Destroy it before the worker.
+/// Memory of a peer, by the key that the peer packed (Memory::pack()), for any endpoint of a worker
+/// to it. Offsets count from the memory's first byte. Destroy it before the worker.
 class RemoteMemory {
   public:
     /// Throws for bytes that are no key.
-    RemoteMemory(const Endpoint& ep, std::span<const std::byte> packed) : ep_(ep.get()) {
+    RemoteMemory(const Worker& worker, std::span<const std::byte> packed) {
         tw_key_h key = nullptr;
-        check(tw_key_unpack(ep_, packed.data(), packed.size(), &key), "tw_key_unpack");
+        check(tw_key_unpack(worker.get(), packed.data(), packed.size(), &key), "tw_key_unpack");
         key_.reset(key);
         check(tw_key_query(key, &attr_), "tw_key_query");
     }
@@ -44,69 +44,79 @@ class RemoteMemory {
     [[nodiscard]] std::uint64_t length() const { return attr_.length; }
     /// TW_ACCESS_x.
     [[nodiscard]] std::uint32_t access() const { return attr_.access; }
+    /// The owner's address of the byte at `offset`.
+    [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const {
+        return attr_.address + offset;
+    }
     /// Where the byte at `offset` can be reached by loads and stores; nullptr: it cannot, or not
     /// yet (tw_key_pointer()).
-    [[nodiscard]] void* pointer(std::uint64_t offset = 0) const {
+    [[nodiscard]] void* pointer(const Endpoint& ep, std::uint64_t offset = 0) const {
         void* at = nullptr;
-        return tw_key_pointer(key(), attr_.address + offset, &at) == TW_OK ? at : nullptr;
+        return tw_key_pointer(ep.get(), key(), attr_.address + offset, &at) == TW_OK ? at : nullptr;
     }
 
     /// As tw_key_explain(); throws.
-    [[nodiscard]] tw_rma_explanation_t explain(tw_rma_kind_t kind, std::size_t length,
+    [[nodiscard]] tw_rma_explanation_t explain(const Endpoint& ep, tw_rma_kind_t kind,
+                                               std::size_t length,
                                                tw_atomic_op_t operation = TW_ATOMIC_ADD,
                                                bool is_mapped = false) const {
         tw_rma_explanation_t explanation{};
-        check(tw_key_explain(key(), kind, operation, length, is_mapped ? 1 : 0, &explanation),
+        check(tw_key_explain(ep.get(), key(), kind, operation, length, is_mapped ? 1 : 0,
+                             &explanation),
               "tw_key_explain");
         return explanation;
     }
 
-    Status put(std::span<const std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
-        return {tw_put(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+    Status put(const Endpoint& ep, std::span<const std::byte> data, std::uint64_t offset,
+               OpArgs args = {}) const {
+        return {tw_put(ep.get(), data.data(), data.size(), attr_.address + offset, key(), args.op(),
                        args.request()),
                 "tw_put"};
     }
-    Status putv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
-        return {tw_putv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
-                        args.request()),
+    Status putv(const Endpoint& ep, std::span<const tw_iov_t> list, std::uint64_t offset,
+                OpArgs args = {}) const {
+        return {tw_putv(ep.get(), list.data(), list.size(), attr_.address + offset, key(),
+                        args.op(), args.request()),
                 "tw_putv"};
     }
-    Status get(std::span<std::byte> data, std::uint64_t offset, OpArgs args = {}) const {
-        return {tw_get(ep_, data.data(), data.size(), attr_.address + offset, key(), args.op(),
+    Status get(const Endpoint& ep, std::span<std::byte> data, std::uint64_t offset,
+               OpArgs args = {}) const {
+        return {tw_get(ep.get(), data.data(), data.size(), attr_.address + offset, key(), args.op(),
                        args.request()),
                 "tw_get"};
     }
-    Status getv(std::span<const tw_iov_t> list, std::uint64_t offset, OpArgs args = {}) const {
-        return {tw_getv(ep_, list.data(), list.size(), attr_.address + offset, key(), args.op(),
-                        args.request()),
+    Status getv(const Endpoint& ep, std::span<const tw_iov_t> list, std::uint64_t offset,
+                OpArgs args = {}) const {
+        return {tw_getv(ep.get(), list.data(), list.size(), attr_.address + offset, key(),
+                        args.op(), args.request()),
                 "tw_getv"};
     }
     /// *offset = *offset OP operand.
     template <AtomicNumber T>
-    Status atomic(tw_atomic_op_t operation, T operand, std::uint64_t offset,
+    Status atomic(const Endpoint& ep, tw_atomic_op_t operation, T operand, std::uint64_t offset,
                   OpArgs args = {}) const {
-        return {tw_atomic(ep_, operation, detail::kAtomicType<T>, &operand, attr_.address + offset,
-                          key(), args.op(), args.request()),
+        return {tw_atomic(ep.get(), operation, detail::kAtomicType<T>, &operand,
+                          attr_.address + offset, key(), args.op(), args.request()),
                 "tw_atomic"};
     }
     /// As atomic(); `before` gets the number that was there.
     template <AtomicNumber T>
-    Status fetch(tw_atomic_op_t operation, T operand, T& before, std::uint64_t offset,
-                 OpArgs args = {}) const {
-        return {tw_atomic_fetch(ep_, operation, detail::kAtomicType<T>, &operand, &before,
+    Status fetch(const Endpoint& ep, tw_atomic_op_t operation, T operand, T& before,
+                 std::uint64_t offset, OpArgs args = {}) const {
+        return {tw_atomic_fetch(ep.get(), operation, detail::kAtomicType<T>, &operand, &before,
                                 attr_.address + offset, key(), args.op(), args.request()),
                 "tw_atomic_fetch"};
     }
     /// Replaces what is there by `wanted` if it equals `compare`; `before` gets what was there.
     template <AtomicNumber T>
-    Status cswap(T compare, T wanted, T& before, std::uint64_t offset, OpArgs args = {}) const {
-        return {tw_atomic_cswap(ep_, detail::kAtomicType<T>, &compare, &wanted, &before,
+    Status cswap(const Endpoint& ep, T compare, T wanted, T& before, std::uint64_t offset,
+                 OpArgs args = {}) const {
+        return {tw_atomic_cswap(ep.get(), detail::kAtomicType<T>, &compare, &wanted, &before,
                                 attr_.address + offset, key(), args.op(), args.request()),
                 "tw_atomic_cswap"};
     }
 
   private:
-    tw_ep_h ep_;
     detail::Owner<tw_key_h, tw_key_free> key_;
     tw_key_attr_t attr_{};
 };

@@ -5,8 +5,9 @@
 ///
 /// \par Memory
 /// The owner makes memory known (tw_mem_map(), tw_mem_alloc()), packs its key (tw_mem_pack()) and
-/// sends the key to its peers in any way. A peer unpacks it for its endpoint (tw_key_unpack()) and
-/// names memory by the owner's addresses.
+/// sends the key to its peers in any way. A peer unpacks it for a worker (tw_key_unpack()), uses it
+/// with any endpoint of that worker to a worker of the owner's context, and names memory by the
+/// owner's addresses.
 ///
 /// \par How
 /// Where the transport of the endpoint reaches the memory, the operation needs no progress of the
@@ -36,7 +37,9 @@
 ///   right, or the memory is not known any more. Found by this side: nothing happened. Found by the
 ///   peer: the completion has it; of an operation that had completed before, tw_ep_flush() has it.
 ///   A device that finds it fails the endpoint, as fi_rma(3) allows.
-/// - TW_ERR_INVALID_PARAM: also, the key is NULL, or was unpacked for another endpoint.
+/// - TW_ERR_INVALID_PARAM: also, the key is NULL, was unpacked for a worker that is not the
+///   endpoint's, or is to memory of a context that the endpoint's peer is not of. A packed key has
+///   24 random bits of its owner's.
 ///
 /// Sources of the semantics: fi_rma(3), fi_atomic(3), ucp_put_nbx(), ucp_atomic_op_nbx().
 #ifndef TAGWIRE_PROTOCOLS_API_TW_RMA_H
@@ -66,23 +69,26 @@ extern "C" {
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_mem_pack(tw_mem_h mem, void* key, size_t* length_p);
 
-/// Unpacks the key of memory of an endpoint's peer.
+/// Unpacks the key of memory of peers, for a worker.
 ///
-/// The key may be used with this endpoint only. It may be unpacked before the endpoint has
-/// connected. tw_key_free() releases it. Thread: as the endpoint's worker.
+/// The key is used with any endpoint of the worker that leads to the owner's process: to a worker
+/// of the context that the memory belongs to. It may be unpacked before there is such an endpoint,
+/// outlives endpoints, and takes no memory for any. tw_key_free() releases it. Any thread.
+///
+/// Source of the semantic: fi_rma(3), whose keys are of a peer's domain (ucp_ep_rkey_unpack()
+/// binds a key to one endpoint).
 ///
 /// \retval TW_OK  *key_p is the key.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or these bytes are not a packed key; the log
 ///     says why.
-/// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; other statuses as for tw_tag_send().
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
-TAGWIRE_API tw_status_t tw_key_unpack(tw_ep_h ep, const void* packed, size_t length,
+TAGWIRE_API tw_status_t tw_key_unpack(tw_worker_h worker, const void* packed, size_t length,
                                       tw_key_h* key_p);
 
 /// Releases a key.
 ///
-/// Operations under way with it go on. May be called after the endpoint was closed, but before its
-/// worker is destroyed. NULL is ignored.
+/// Operations under way with it go on. May be called after endpoints were closed, but before the
+/// worker is destroyed. NULL is ignored. Any thread.
 TAGWIRE_API void tw_key_free(tw_key_h key);
 
 /// Properties of a key. The program sets struct_bytes.
@@ -103,14 +109,17 @@ TAGWIRE_API tw_status_t tw_key_query(tw_key_h key, tw_key_attr_t* attr);
 ///
 /// For memory of tw_mem_alloc() of a peer on this host that is reached over shared memory. The
 /// pointer is valid until the endpoint is closed or has failed; what it points to is the peer's
-/// memory until the peer unmaps it, and undefined after that.
+/// memory until the peer unmaps it, and undefined after that. Thread: as the endpoint's worker.
 ///
 /// \retval TW_OK  *pointer_p is the local address of `address`.
 /// \retval TW_ERR_UNREACHABLE  This memory cannot be reached directly.
-/// \retval TW_ERR_NO_RESOURCE  The endpoint is not connected yet: progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  The endpoint is not connected yet, or the owner was asked for a key
+///     that the packed one has no room for: progress, then repeat the call.
 /// \retval TW_ERR_INVALID_ADDR  `address` is not inside the memory.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the endpoint of the key was closed.
-TAGWIRE_API tw_status_t tw_key_pointer(tw_key_h key, uint64_t address, void** pointer_p);
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the key is not to be used with the
+///     endpoint ("Statuses").
+TAGWIRE_API tw_status_t tw_key_pointer(tw_ep_h ep, tw_key_h key, uint64_t address,
+                                       void** pointer_p);
 
 // ---- Put and get
 
@@ -233,19 +242,20 @@ typedef struct tw_rma_explanation {
     uint64_t reserved[3] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_rma_explanation_t;
 
-/// Explains how an operation with a key would go now.
+/// Explains how an operation by an endpoint with a key would go now.
 ///
 /// `length` in bytes, of an atomic 4 or 8; `operation` counts for atomics only. `is_mapped` is not
 /// 0 if the local buffer has a handle (tw_op_t.mem). It is the way of most: TW_OP_INJECT copies
 /// what would be moved where it is. Thread: as the endpoint's worker.
 ///
 /// \retval TW_OK  *explanation is filled, as much of it as its struct_bytes says.
-/// \retval TW_ERR_NOT_CONNECTED  The endpoint has no transport yet, has failed or was closed.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, `kind` or `operation` is unknown, an atomic
-///     is not of 4 or 8 bytes, or struct_bytes is not a size of this struct.
+/// \retval TW_ERR_NOT_CONNECTED  The endpoint has no transport yet, or has failed.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, the key is not to be used with the endpoint,
+///     `kind` or `operation` is unknown, an atomic is not of 4 or 8 bytes, or struct_bytes is not a
+///     size of this struct.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
-TAGWIRE_API tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t operation,
-                                       size_t length, int is_mapped,
+TAGWIRE_API tw_status_t tw_key_explain(tw_ep_h ep, tw_key_h key, tw_rma_kind_t kind,
+                                       tw_atomic_op_t operation, size_t length, int is_mapped,
                                        tw_rma_explanation_t* explanation);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
                          const Stripes* stripes, const RndvSender* sender);
 
 /// With an endpoint that is kReady.
-tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t operation,
-                             std::size_t length, bool is_mapped);
+tw_rma_explanation_t explain(const Endpoint& ep, RemoteKey& key, tw_rma_kind_t kind,
+                             tw_atomic_op_t operation, std::size_t length, bool is_mapped);
 
 }  // namespace tagwire::proto

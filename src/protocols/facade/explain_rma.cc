@@ -63,9 +63,8 @@ bool needs_peer(RmaWay way, const Rail& rail) {
 
 }  // namespace
 
-tw_rma_explanation_t explain(RemoteKey& key, tw_rma_kind_t kind, tw_atomic_op_t operation,
-                             std::size_t length, bool is_mapped) {
-    const Endpoint& ep = endpoint_of(*key.peer);
+tw_rma_explanation_t explain(const Endpoint& ep, RemoteKey& key, tw_rma_kind_t kind,
+                             tw_atomic_op_t operation, std::size_t length, bool is_mapped) {
     RmaWish wish;
     wish.key = &key;
     wish.address = key.memory().address;

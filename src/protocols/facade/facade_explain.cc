@@ -74,8 +74,9 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     return refuse_no_memory(__func__);
 }
 
-tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t operation,
+tw_status_t tw_key_explain(tw_ep_h ep, tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t operation,
                            size_t length, int is_mapped, tw_rma_explanation_t* explanation) try {
+    TW_REFUSE_NULL(ep);
     TW_REFUSE_NULL(key);
     TW_REFUSE_NULL(explanation);
     TW_REFUSE_SIZE(explanation);
@@ -86,11 +87,15 @@ tw_status_t tw_key_explain(tw_key_h key, tw_rma_kind_t kind, tw_atomic_op_t oper
                   static_cast<int>(operation));
     if (kind == TW_RMA_ATOMIC && length != 4 && length != 8)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "an atomic of %zu bytes; numbers have 4 or 8", length);
-    const Entry entry(core_of(key_of(key).worker));
-    const MatchPeer* const peer = key_of(key).peer;
-    if (peer == nullptr || peer->lane.state() != EpState::kReady)
+    const Endpoint& to = endpoint_of(ep);
+    if (key_of(key).use != to.rma_lane.key_use)
+        TW_REFUSE(TW_ERR_INVALID_PARAM,
+                  "the key is of another worker than the endpoint, or to memory of another owner "
+                  "than its peer");
+    const Entry entry(to.worker);
+    if (to.state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
-    write_sized(explain(key_of(key), kind, operation, length, is_mapped != 0), explanation);
+    write_sized(explain(to, key_of(key), kind, operation, length, is_mapped != 0), explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

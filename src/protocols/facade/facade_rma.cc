@@ -51,14 +51,23 @@ tw_status_t check_range(const char* call, const RemoteKey& key, std::uint64_t ad
     return TW_ERR_INVALID_ADDR;
 }
 
+/// The key may not be used with this endpoint.
+[[gnu::noinline, gnu::cold]] tw_status_t refuse_use(const char* call, const RemoteKey& key,
+                                                    const Endpoint& to) {
+    const std::uint32_t owner = owner_of(to.worker_id);
+    TW_LOG_ERROR("%s: the key %s", call,
+                 key.memory().owner != owner
+                     ? "is to memory of another context than the endpoint's peer is of"
+                     : "was unpacked for another worker than the endpoint's");
+    return TW_ERR_INVALID_PARAM;
+}
+
 /// Everything but the list, which is checked.
 tw_status_t check_rma(const Kind& kind, const Endpoint& to, const RmaCall& call,
                       std::uint64_t length) {
     const RemoteKey& key = *call.what.key;
-    if (key.peer != &to) {
-        TW_LOG_ERROR("%s: the key was unpacked for another endpoint than ep", kind.call);
-        return TW_ERR_INVALID_PARAM;
-    }
+    if (key.use != to.rma_lane.key_use)
+        return refuse_use(kind.call, key, to);
     if (call.op != nullptr) {
         const tw_op_t& op = *call.op;
         tw_status_t status = check_op(kind.call, to.worker.context(), op, kind.flags);
@@ -166,7 +175,7 @@ std::uint64_t number_at(const void* at, std::size_t bytes) {
 [[gnu::always_inline]] inline const LaneKey* direct_key(const Endpoint& ep, const RemoteKey& key,
                                                         std::uint64_t address, std::size_t length,
                                                         std::uint32_t access) {
-    return key.peer == &ep && key.covers(address, length, access)
+    return key.use == ep.rma_lane.key_use && key.covers(address, length, access)
                ? key.found(ep.rma_lane.peer_domain)
                : nullptr;
 }
@@ -251,41 +260,24 @@ tw_status_t tw_mem_pack(tw_mem_h mem, void* key, size_t* length_p) try {
     return refuse_no_memory(__func__);
 }
 
-tw_status_t tw_key_unpack(tw_ep_h handle, const void* packed, size_t length, tw_key_h* key_p) try {
-    TW_REFUSE_NULL(handle);
+tw_status_t tw_key_unpack(tw_worker_h worker, const void* packed, size_t length,
+                          tw_key_h* key_p) try {
+    TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(packed);
     TW_REFUSE_NULL(key_p);
     MemoryKeyMessage message;
     if (const char* wrong = decode({static_cast<const std::byte*>(packed), length}, &message))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p are no packed key: %s", length, packed,
                   wrong);
-    Endpoint& ep = endpoint_of(handle);
-    const Entry entry(ep.worker);
-    const LeavesWork work(ep.worker);
-    if (ep.failure() != UCS_OK)
-        return tw(ep.failure());
-    std::unique_ptr<RemoteKey, RemoteKey::LetGo> key(new RemoteKey(&ep.worker, ep, message));
-    if (ep.state() == EpState::kReady) {
-        key->resolve(ep.rma_lane.peer_domain, ep.rail().domain());
-        if (!ep.ask_owner(*key))
-            ep.ask_for_keys();
-    }
-    ep.keys.push_back(*key);
-    *key_p = key.release();
+    *key_p = new RemoteKey(core_of(worker).id(), message);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
 
 void tw_key_free(tw_key_h handle) {
-    if (handle == nullptr)
-        return;
-    RemoteKey& key = key_of(handle);
-    const BriefEntry entry(core_of(key.worker));
-    if (key.peer != nullptr)
-        endpoint_of(*key.peer).keys.erase(key);
-    key.peer = nullptr;
-    key.let_go();
+    if (handle != nullptr)
+        key_of(handle).let_go();
 }
 
 tw_status_t tw_key_query(tw_key_h key, tw_key_attr_t* attr) {
@@ -302,24 +294,27 @@ tw_status_t tw_key_query(tw_key_h key, tw_key_attr_t* attr) {
     return TW_OK;
 }
 
-tw_status_t tw_key_pointer(tw_key_h handle, uint64_t address, void** pointer_p) try {
+tw_status_t tw_key_pointer(tw_ep_h handle, tw_key_h of, uint64_t address, void** pointer_p) try {
     TW_REFUSE_NULL(handle);
+    TW_REFUSE_NULL(of);
     TW_REFUSE_NULL(pointer_p);
-    RemoteKey& key = key_of(handle);
-    const BriefEntry entry(core_of(key.worker));
-    if (key.peer == nullptr)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint of the key was closed");
+    RemoteKey& key = key_of(of);
+    Endpoint& ep = endpoint_of(handle);
+    if (key.use != ep.rma_lane.key_use)
+        return refuse_use(__func__, key, ep);
+    const BriefEntry entry(ep.worker);
     if (const tw_status_t status = check_range(__func__, key, address, 0, TW_ACCESS_ALL);
         status != TW_OK)
         return status;
-    const Endpoint& ep = endpoint_of(*key.peer);
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
     if (ep.state() != EpState::kReady)
         return TW_ERR_NO_RESOURCE;
     const LaneKey* lane = key.resolve(ep.rma_lane.peer_domain, ep.rail().domain());
-    if (lane == nullptr)
-        return TW_ERR_UNREACHABLE;
+    if (lane == nullptr) {
+        ep.want_keys(key);
+        return key.is_asked() ? TW_ERR_NO_RESOURCE : TW_ERR_UNREACHABLE;
+    }
     uct_rkey_bundle_t bundle = lane->bundle;
     const ucs_status_t status = uct_rkey_ptr(lane->component, &bundle, address, pointer_p);
     return status == UCS_ERR_UNSUPPORTED ? TW_ERR_UNREACHABLE : tw(status);

@@ -21,6 +21,7 @@
 namespace tagwire::proto {
 
 class Rail;
+class RemoteKey;
 struct Request;
 
 enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
@@ -64,6 +65,7 @@ struct LaneCalls {
     uct_ep_h (*lane)(const void* owner);
     void (*set_eager_max)(void* owner, std::uint64_t bytes);
     tw_ep_h (*handle)(void* owner);
+    void (*want_keys)(void* owner, RemoteKey& key);
 };
 
 class LanePort {
@@ -172,6 +174,8 @@ class LanePort {
     /// A new operation, which the endpoint adopts: it has ended, is outstanding, or waits for its
     /// turn. False: there is no room for a copy of what it injects, and nothing has happened.
     bool submit(Request& request) const { return calls_->submit(owner_, request); }
+    /// An operation uses the key, with kReady: progress asks the owner for what that lacks.
+    void want_keys(RemoteKey& key) const { calls_->want_keys(owner_, key); }
     /// As add_data(), and sends it if that is possible.
     void push_data(Request& request) const { calls_->push_data(owner_, request); }
     /// An operation has ended, of which there is no request: what waited for that may go on.

@@ -12,6 +12,7 @@
 
 #include "protocols/wire/address.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
 
 namespace tagwire::proto {
 
@@ -118,6 +119,8 @@ ucs_status_t Context::check_overrides() const {
         options_.rndv_threshold, options_.unexpected_bytes);
     return UCS_ERR_INVALID_PARAM;
 }
+
+Context::Context() : name_(ucs::random_u64()) {}
 
 Context::~Context() {
     cache_.reset();

@@ -63,6 +63,9 @@ class alignas(128) Context : public tw_context {
     /// Null: none was asked for.
     RegCache* cache() const { return cache_.get(); }
 
+    /// The ids of its workers have the upper bits of this one (owner_of()); no other context does,
+    /// by all likelihood.
+    std::uint64_t name() const { return name_; }
     /// Memory that has keys.
     MemTable& memories() { return memories_; }
     /// Nothing but one device reaches memory of this context, and it carries out atomics.
@@ -88,7 +91,7 @@ class alignas(128) Context : public tw_context {
     void drop_kept_of(const KeptReturns<CompletionEnv>& home);
 
   private:
-    Context() = default;
+    Context();
     ucs_status_t open(const std::string& transports);
     ucs_status_t open_components(const TransportList& wanted);
     void open_component(uct_component_h component, const TransportList& wanted);
@@ -103,6 +106,7 @@ class alignas(128) Context : public tw_context {
     const char* source_ = "TAGWIRE_TRANSPORTS";
     bool has_bad_option_ = false;  // of a memory domain; the log names it
     bool lacks_memory_ = false;    // for a domain that may have had what is absent
+    const std::uint64_t name_;
     Options options_{};
     Calibration calibration_;
     // On lines of their own: messages read them.

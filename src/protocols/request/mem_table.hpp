@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of a context that has keys, by the ids that those carry. Any thread.
 //
-// 1. An id is never used twice: 20 bits of it are an index, 28 count the uses of that index.
+// 1. An id is never used twice: 20 bits of it are an index, 20 count the uses of that index.
 // 2. While use() runs, remove() of the same memory waits: so an operation that a peer has asked for
 //    is over, or has not begun, when the program gets its memory back.
 #pragma once
@@ -61,7 +61,7 @@ class MemTable {
   private:
     static constexpr unsigned kIndexBits = 20;
     static constexpr std::size_t kEntriesMax = std::size_t{1} << kIndexBits;
-    static constexpr std::uint32_t kUsesMax = (1U << 28) - 1;
+    static constexpr std::uint32_t kUsesMax = (1U << 20) - 1;
     static constexpr std::uint32_t kNone = UINT32_MAX;
 
     struct Entry {

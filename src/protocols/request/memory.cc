@@ -151,8 +151,8 @@ ucs_status_t Memory::expose() {
 ucs_status_t Memory::pack(std::byte* to, std::size_t* length_p) {
     if (const ucs_status_t status = expose(); status != UCS_OK)
         return status;
-    MemoryKeyWriter writer(
-        {id_, reinterpret_cast<std::uintptr_t>(address_), length_, access_, atomics_by_device_});
+    MemoryKeyWriter writer({id_, reinterpret_cast<std::uintptr_t>(address_), length_, access_,
+                            atomics_by_device_, owner_of(context_.name())});
     for (std::size_t i = 0; i < handles_.size(); ++i) {
         std::byte key[UINT8_MAX];
         const Domain& domain = context_.domains()[i];

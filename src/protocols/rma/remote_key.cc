@@ -23,8 +23,8 @@ void LaneKey::settle(std::uint64_t address) {
                      std::memory_order_relaxed);  // Relaxed: likewise
 }
 
-RemoteKey::RemoteKey(tw_worker_h of_worker, MatchPeer& of, const MemoryKeyMessage& message)
-    : worker(of_worker), peer(&of), message_(message) {
+RemoteKey::RemoteKey(std::uint64_t worker_id, const MemoryKeyMessage& message)
+    : use(key_use(worker_id, message.key.owner)), message_(message) {
     const MemoryKey& key = message.key;
     const auto reach = [&](std::uint32_t access) {
         return (key.access & access) != 0 ? key.length : 0;
@@ -105,9 +105,15 @@ bool RemoteKey::lacks_key(const KeyPorts& by) const {
            std::ranges::any_of(by.connector.peer_rails(), lacks);
 }
 
+bool RemoteKey::wants_keys(const KeyPorts& by) {
+    // Relaxed: a claim that was just ended is seen by the next operation.
+    if (is_claimed_.load(std::memory_order_relaxed) || !lacks_key(by))
+        return false;
+    // SYNC rma_key_claim: pairs with question_ended(): what the endpoint before has done is over.
+    return !is_claimed_.exchange(true, std::memory_order_acquire);
+}
+
 bool RemoteKey::ask_owner(const KeyPorts& by) {
-    if (asked_ != nullptr || !lacks_key(by))
-        return true;
     tw_op_t how{};
     how.complete = [](const tw_completion_t*) {};
     // The library's own: the program's requests may all be in use, and one that a call of another
@@ -134,6 +140,14 @@ void RemoteKey::owner_told(std::size_t bytes) {
     asked_->used = bytes;
     // SYNC rma_told_keys: pairs with packed_of().
     told_.store(asked_.get(), std::memory_order_release);
+}
+
+void RemoteKey::question_ended() {
+    if (is_told())
+        return;
+    asked_.reset();
+    // SYNC rma_key_claim: pairs with wants_keys().
+    is_claimed_.store(false, std::memory_order_release);
 }
 
 }  // namespace tagwire::proto

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The key to memory of a peer, unpacked for an endpoint of the program.
+// The key to memory of a peer, unpacked for a worker of the program: it is used with any endpoint
+// of that worker to the memory's owner, a context.
 //
-// 1. A lane's own key is made when the lane first needs it, and stays until the key goes: any
-//    transmit context of the worker may make it, and reads it without a lock. A packed key may have
-//    no room for it: then the owner is asked once for the keys of all its domains, and carries
-//    operations out until it has told them.
-// 2. Operations hold the key: one that the program has released goes with the last of them.
+// 1. A lane's own key is made when a lane of the worker to that domain of the owner first needs it,
+//    and stays until the key goes: any transmit context of the worker may make it, and reads it
+//    without a lock. Nothing is kept for an endpoint.
+// 2. A packed key may have no room for a lane's: then the owner is asked for the keys of all its
+//    domains, by the endpoint whose operation lacks one, and carries operations out until it has
+//    told them. One endpoint at a time asks; where its connection ends before the reply, the next
+//    operation asks again.
+//
+//        unasked --wants_keys()--> claimed --ask_owner()--> asked --owner_told()--> told
+//           ^------------question_ended()-----'----------------'
+//
+// 3. Operations and the endpoint that asks hold the key: one that the program has released goes
+//    with the last of them.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -61,7 +70,8 @@ struct LaneKey : ucs::FromReserve {
 
 class RemoteKey : public tw_key, public ucs::FromReserve {
   public:
-    RemoteKey(tw_worker_h of_worker, MatchPeer& of, const MemoryKeyMessage& message);
+    /// For the worker of that id.
+    RemoteKey(std::uint64_t worker_id, const MemoryKeyMessage& message);
     RemoteKey(const RemoteKey&) = delete;
     RemoteKey& operator=(const RemoteKey&) = delete;
 
@@ -84,12 +94,21 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
     const LaneKey* resolve(std::uint8_t domain, const Domain& own);
     /// Keys of all domains, as of a rendezvous.
     void list(KeyList* keys) const;
-    /// The endpoint is kReady: asks the owner for its keys, once, if the endpoint could use one
-    /// that the packed key has no room for. With the worker's lock. False: there is no memory to
-    /// ask, and it is to be called again.
+    /// The endpoint is kReady, and could use a key that the packed one has no room for, and nobody
+    /// asks for it or has done so: ask_owner() or question_ended() follows. With the lock of the
+    /// endpoint's worker, as what follows.
+    [[nodiscard]] bool wants_keys(const KeyPorts& by);
+    /// Asks the owner. False: there is no memory to ask, and it is to be called again.
     [[nodiscard]] bool ask_owner(const KeyPorts& by);
     /// The owner has told so many bytes of keys.
     void owner_told(std::size_t bytes);
+    /// The question has ended, or was not asked: another one may be, if no reply came.
+    void question_ended();
+    /// Keys of other lanes may come: the owner was asked, and has not replied.
+    bool is_asked() const {
+        // Relaxed: it tells nothing else.
+        return is_claimed_.load(std::memory_order_relaxed) && !is_told();
+    }
 
     void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }  // Relaxed: a count
     void let_go();
@@ -97,21 +116,27 @@ class RemoteKey : public tw_key, public ucs::FromReserve {
         void operator()(RemoteKey* key) const { key->let_go(); }
     };
 
-    const tw_worker_h worker;
-    MatchPeer* peer;                // of the endpoint; null: the program has closed that
-    ucs::ListLink<RemoteKey> link;  // among the endpoint's
+    /// As RmaLane::key_use of the endpoints that it may be used with.
+    const std::uint64_t use;
+    ucs::ListLink<RemoteKey> link;  // among those that an endpoint is to ask for
 
   private:
     /// Keys of all domains of the owner.
     struct Told : Keys, ucs::FromReserve {};
 
     ~RemoteKey();
+    /// The owner has replied.
+    bool is_told() const {
+        // SYNC rma_told_keys: as in packed_of().
+        return told_.load(std::memory_order_acquire) != nullptr;
+    }
     /// Empty: there is none.
     WireBytes packed_of(std::uint8_t domain) const;
     bool lacks_key(const KeyPorts& by) const;
 
     const MemoryKeyMessage message_;
-    std::unique_ptr<Told> asked_;             // from the question on
+    std::atomic<bool> is_claimed_{false};     // an endpoint asks, or the owner has told
+    std::unique_ptr<Told> asked_;             // from the question on; of who has claimed it
     std::atomic<const Told*> told_{nullptr};  // the same, from the reply on
     // Bytes that may be read, written, changed, or any of these, from the memory's first on.
     static_assert(TW_ACCESS_READ >> 1 == 0 && TW_ACCESS_WRITE >> 1 == 1 &&

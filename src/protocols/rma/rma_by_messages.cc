@@ -148,8 +148,8 @@ bool RmaSender::on_reply(RmaReply message, Request* request) {
         status = UCS_ERR_IO_ERROR;
     if (status == UCS_OK && op.kind == RmaKind::kAtomic)
         store_result(op, message.before);
-    if (status == UCS_OK && op.kind == RmaKind::kKeys)
-        op.key->owner_told(request->offset);
+    if (op.kind == RmaKind::kKeys)
+        op.key->owner_told(status == UCS_OK ? request->offset : 0);
     settle(*request, status);
     return true;
 }

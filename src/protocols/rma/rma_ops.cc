@@ -34,6 +34,8 @@ void RmaOps::end(Request& request) {
     // Without an endpoint it has outlived that.
     if (op->owes_notice != nullptr && request.ep != nullptr)
         op->owes_notice->notice_is_off();
+    if (op->kind == RmaKind::kKeys)
+        op->key->question_ended();
     op->key->let_go();
     op->~RmaOp();
     ops_.put(op);

@@ -145,6 +145,8 @@ bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
 }
 
 ucs_status_t RmaSender::start(Request& request) {
+    if (request.rma->kind != RmaKind::kKeys)
+        to_.peer.lane.want_keys(*request.rma->key);
     if ((request.flags & TW_OP_IMM) != 0 &&
         std::exchange(request.rma->owes_notice, this) == nullptr)
         to_.window.owe_notice();

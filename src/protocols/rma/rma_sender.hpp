@@ -50,6 +50,8 @@ struct RmaLane {
     std::size_t get_end = 0;
     // The peer's memory domain that it leads to; no key is there of the last of these.
     std::uint8_t peer_domain = kKeyDomainsMax;
+    // Of the keys that it may be used with (RemoteKey::use).
+    std::uint64_t key_use = 0;
 };
 
 /// The world of an initiator.

@@ -2,17 +2,22 @@
 #include "protocols/wire/memory_key.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tagwire::proto {
 
 namespace {
 
-constexpr unsigned kKeyVersion = 1;
-constexpr std::size_t kIdBytes = 6;
-constexpr std::size_t kFixedBytes = 1 + kIdBytes + 1;
+constexpr unsigned kKeyVersion = 2;
+constexpr std::size_t kIdBytes = 5;
+constexpr std::size_t kOwnerBytes = kOwnerBits / 8;
+constexpr std::size_t kWordsAt = 1 + kIdBytes + kOwnerBytes;
+constexpr std::size_t kFixedBytes = kWordsAt + 1;
 constexpr unsigned kByDevice = 8;  // beside TW_ACCESS_x in the upper half of the first byte
 constexpr unsigned kCodeShift = 5;
 constexpr unsigned kCodeOther = 7;
+/// Lengths of keys that have a code; those of the transports are among them.
+constexpr std::size_t kCodedBytes[kCodeOther] = {4, 8, 12, 16, 24, 32, 48};
 constexpr unsigned kNoWord = 15;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
@@ -39,8 +44,9 @@ bool take_word(WireBytes key, unsigned index, std::uint64_t* value) {
 void MemoryKeyWriter::add(std::size_t domain, WireBytes key) {
     if (domain >= kKeyDomainsMax || key.empty() || key.size() > UINT8_MAX)
         return;
-    const bool is_coded = key.size() % 4 == 0 && key.size() / 4 <= kCodeOther;
-    const std::size_t head = is_coded ? 1 : 2;
+    const auto code = static_cast<std::size_t>(std::ranges::find(kCodedBytes, key.size()) -
+                                               std::begin(kCodedBytes));
+    const std::size_t head = code != kCodeOther ? 1 : 2;
     const std::uint8_t words_before = words_;
     if (used_ == 0) {
         const unsigned address = find_word(key, key_.address);
@@ -52,9 +58,8 @@ void MemoryKeyWriter::add(std::size_t domain, WireBytes key) {
         words_ = words_before;
         return;
     }
-    const std::size_t code = is_coded ? key.size() / 4 - 1 : kCodeOther;
     keys_[used_++] = static_cast<std::byte>(domain | code << kCodeShift);
-    if (!is_coded)
+    if (code == kCodeOther)
         keys_[used_++] = static_cast<std::byte>(key.size());
     std::memcpy(keys_.data() + used_, key.data(), key.size());
     used_ += key.size();
@@ -68,7 +73,8 @@ std::size_t MemoryKeyWriter::write(std::byte* to) const {
     const unsigned rights = key_.access | (key_.by_device ? kByDevice : 0);
     to[0] = static_cast<std::byte>(kKeyVersion | rights << 4);
     std::memcpy(to + 1, &key_.memory, kIdBytes);
-    to[1 + kIdBytes] = static_cast<std::byte>(words_);
+    std::memcpy(to + 1 + kIdBytes, &key_.owner, kOwnerBytes);
+    to[kWordsAt] = static_cast<std::byte>(words_);
     std::byte* at = to + kFixedBytes;
     if (words_ == kNoWords) {
         std::memcpy(at, &key_.address, kWord);
@@ -81,7 +87,7 @@ std::size_t MemoryKeyWriter::write(std::byte* to) const {
 
 const char* decode(WireBytes bytes, MemoryKeyMessage* message) {
     if (bytes.size() < kFixedBytes || bytes.size() > TW_KEY_BYTES_MAX)
-        return "a packed key has 24 to 64 bytes";
+        return "a packed key has 26 to 64 bytes";
     *message = {};
     std::memcpy(message->bytes.data(), bytes.data(), bytes.size());
     WireBytes rest(message->bytes.data(), bytes.size());
@@ -92,7 +98,8 @@ const char* decode(WireBytes bytes, MemoryKeyMessage* message) {
     key.access = first >> 4 & TW_ACCESS_ALL;
     key.by_device = (first >> 4 & kByDevice) != 0;
     std::memcpy(&key.memory, rest.data() + 1, kIdBytes);
-    const unsigned words = static_cast<unsigned>(rest[1 + kIdBytes]);
+    std::memcpy(&key.owner, rest.data() + 1 + kIdBytes, kOwnerBytes);
+    const unsigned words = static_cast<unsigned>(rest[kWordsAt]);
     rest = rest.subspan(kFixedBytes);
     const bool is_apart = words == UINT8_MAX;
     if (is_apart && (!take(&rest, &key.address) || !take(&rest, &key.length)))
@@ -100,8 +107,10 @@ const char* decode(WireBytes bytes, MemoryKeyMessage* message) {
     for (bool is_first = true; !rest.empty(); is_first = false) {
         const unsigned head = static_cast<unsigned>(rest[0]);
         rest = rest.subspan(1);
-        std::size_t length = 4 * ((head >> kCodeShift) + 1);
-        if (head >> kCodeShift == kCodeOther) {
+        std::size_t length = 0;
+        if (head >> kCodeShift != kCodeOther) {
+            length = kCodedBytes[head >> kCodeShift];
+        } else {
             std::uint8_t other = 0;
             if (!take(&rest, &other))
                 return "it ends early";

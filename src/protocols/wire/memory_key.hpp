@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The packed key of memory (tw_mem_pack()): for any transport, at most 64 bytes.
 //
-//      0            1            7       8
-//     +------------+------------+-------+------------------------+------+------+-
-//     | version,   | memory id  | words | address, length (u64), | key  | key  | ...
-//     | rights     | (48 bits)  |       | unless in the 1st key  |      |      |
-//     +------------+------------+-------+------------------------+------+------+-
+//      0            1            6           9       10
+//     +------------+------------+-----------+-------+------------------------+------+------+-
+//     | version,   | memory id  | owner     | words | address, length (u64), | key  | key  | ...
+//     | rights     | (40 bits)  | (24 bits) |       | unless in the 1st key  |      |      |
+//     +------------+------------+-----------+-------+------------------------+------+------+-
 //
-// A key of a domain is `domain | code << 5` and its bytes: 4 * (code + 1) of them, or, with code 7,
-// as many as the next byte says. Keys that do not fit are left out: a peer that needs one asks the
-// owner for all of them (RemoteKey::ask_owner()).
+// The owner is the context that knows the memory: the ids of its workers begin with these bits.
+// A key of a domain is `domain | code << 5` and its bytes: 4, 8, 12, 16, 24, 32 or 48 of them, by
+// the code, or, with code 7, as many as the next byte says. Keys that do not fit are left out: a
+// peer that needs one asks the owner for all of them (RemoteKey::ask_owner()).
 #pragma once
 
 #include <array>
@@ -25,6 +26,19 @@ namespace tagwire::proto {
 /// Most domains whose keys are found.
 inline constexpr std::size_t kKeyDomainsMax = 32;
 
+inline constexpr unsigned kOwnerBits = 24;
+
+/// The owner of memory that the worker of this id knows.
+constexpr std::uint32_t owner_of(std::uint64_t worker_id) {
+    return static_cast<std::uint32_t>(worker_id >> (64 - kOwnerBits));
+}
+
+/// A number that a key shares with the endpoints that it may be used with: the worker of both, by
+/// its id, and the owner.
+constexpr std::uint64_t key_use(std::uint64_t own_worker_id, std::uint32_t owner) {
+    return own_worker_id << kOwnerBits | owner;
+}
+
 /// A key, but the keys of domains in it.
 struct MemoryKey {
     std::uint64_t memory = 0;  // its id at the owner (mem_table.hpp)
@@ -33,6 +47,7 @@ struct MemoryKey {
     std::uint32_t access = 0;  // TW_ACCESS_x
     // The owner's device carries atomics out, and nothing else does; else its processors.
     bool by_device = false;
+    std::uint32_t owner = 0;
 };
 
 /// Packs a key. Keys of domains are added in order; those that do not fit are left out.

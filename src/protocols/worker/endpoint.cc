@@ -62,11 +62,12 @@ Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worke
           {owner.port(), *this, lane_, copies.in, window_, outstanding[index_of(Line::kMessages)]}),
       // Messages of a transmit context are answered by another endpoint.
       rndv_receiver_({owner.port(), *this, lane_, rndv_, owner.id() < peer && peer == of_worker}),
-      connector_({*this, peer, peer_port_, owner.wireup_world()}) {}
+      connector_({*this, peer, peer_port_, owner.wireup_world()}) {
+    rma_lane.key_use = key_use(owner.id(), owner_of(of_worker));
+}
 
 Endpoint::~Endpoint() {
-    while (RemoteKey* key = keys.pop_front())
-        key->peer = nullptr;
+    forget_keys();
     disconnect();
     worker.detach_draining(*this);
     if (tx.part != nullptr)
@@ -99,41 +100,57 @@ void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
     };
     if (std::ranges::any_of(connector_.peer_rails(), matches))
         control(Lane{peer_rail});
-    if (!keys.empty())
-        ask_for_keys();
     worker.peers().tell_up(*this);
     if (tx.contexts != nullptr)
         tx.contexts->begin();
     queue_.run();
 }
 
-bool Endpoint::ask_owner(RemoteKey& key) {
-    return key.ask_owner({worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_});
-}
-
 /// In progress, whatever the caller is amid of.
-void Endpoint::ask_for_keys() {
-    lacks_keys_ = true;
+void Endpoint::want_keys(RemoteKey& key) {
+    if (!key.wants_keys({worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_}))
+        [[likely]]
+        return;
+    key.hold();
+    wanted_keys_.push_back(key);
     worker.peers().ask_wireup(*this);
 }
 
+/// Those that there is no memory to ask for wait on.
+void Endpoint::ask_for_keys() {
+    const Walk walk(worker.attention());
+    for (std::size_t left = wanted_keys_.size(); left > 0; --left) {
+        RemoteKey* const key = wanted_keys_.pop_front();
+        if (key == nullptr)
+            return;
+        if (key->ask_owner({worker.requests(), worker.rma_ops, *this, lane_, rma_lane, connector_}))
+            key->let_go();
+        else
+            wanted_keys_.push_back(*key);
+    }
+}
+
+/// Another endpoint may ask for them.
+void Endpoint::forget_keys() {
+    while (RemoteKey* key = wanted_keys_.pop_front()) {
+        key->question_ended();
+        key->let_go();
+    }
+}
+
 void Endpoint::forget_program() {
-    while (RemoteKey* key = keys.pop_front())
-        key->peer = nullptr;
     worker.requests().forget(this);
 }
 
 bool Endpoint::work_slowly() {
-    if (std::exchange(lacks_keys_, false) && lane_.state == EpState::kReady) {
-        const Walk walk(worker.attention());
-        keys.for_each([this](RemoteKey& key) { lacks_keys_ |= !ask_owner(key); });
-    }
+    if (!wanted_keys_.empty() && lane_.state == EpState::kReady)
+        ask_for_keys();
     if (queue_.take_stall()) {
         queue_.run();
         if (stripes_ != nullptr)
             stripes_->drain();
     }
-    return connector_.work() && !queue_.is_stalled() && !lacks_keys_;
+    return connector_.work() && !queue_.is_stalled() && wanted_keys_.empty();
 }
 
 void Endpoint::begin_anew() {
@@ -151,7 +168,7 @@ void Endpoint::begin_anew() {
     rndv_receiver_.learning().begin_anew();
     rma.begin_anew();
     rma_target.clear();
-    lacks_keys_ = false;  // until it is ready again
+    forget_keys();
     update_direct();
     connector_.begin_anew();
 }
@@ -218,6 +235,7 @@ void Endpoint::fail(ucs_status_t status) {
     connector_.clear();
     queue_.clear_data();
     rma_target.clear();
+    forget_keys();
     // The worker that a transmit context is of has a connection of its own, whose end counts.
     worker.receiver().drop_incoming(*this, status, is_last && !is_to_tx_context(*this));
     worker.peers().release_id(*this);

@@ -164,11 +164,10 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     /// Ends everything with `status`; the endpoint refuses everything from then on. Its peer has
     /// ended the connection, or its lane has failed; else Closing::end().
     void fail(ucs_status_t status);
-    /// RemoteKey::ask_owner(), of a key for this endpoint.
-    [[nodiscard]] bool ask_owner(RemoteKey& key);
-    /// Asks for keys that the packed one lacks. The endpoint is kReady and has a new key.
-    void ask_for_keys();
-    /// The program has closed it, and hears of it no more; its keys are of no endpoint.
+    /// An operation uses the key, with kReady: progress asks the owner for keys that the packed one
+    /// lacks.
+    void want_keys(RemoteKey& key);
+    /// The program has closed it, and hears of it no more.
     void forget_program();
     /// Messages that wait for the lane are not sent.
     void stop_sending();
@@ -202,7 +201,6 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     tw_ep_h handle();
 
     Outstanding outstanding;
-    RemoteKeyList keys;     // that the program has for it
     RequestList receiving;  // receives that matched a message that is not all here
 
     EpTx tx;
@@ -216,10 +214,12 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
   private:
     ucs_status_t start_message(Request& request);
     void begin_sending();
+    void ask_for_keys();
+    void forget_keys();
 
     DirectPath direct_;  // which a short message reads, before the lane
     LaneState lane_;
-    bool lacks_keys_ = false;  // owners are asked for keys in progress
+    RemoteKeyList wanted_keys_;  // whose owner is asked in progress; it holds them
     SendWindow window_{port_};
 
     SendQueue queue_;

@@ -85,6 +85,7 @@ constinit const LaneCalls Endpoint::kLaneCalls{
     .set_eager_max = [](void* ep,
                         std::uint64_t bytes) { as_endpoint(ep).rndv_.set_eager_max(bytes); },
     .handle = [](void* ep) { return as_endpoint(ep).handle(); },
+    .want_keys = [](void* ep, RemoteKey& key) { as_endpoint(ep).want_keys(key); },
 };
 
 constinit const SendCalls Endpoint::kSendCalls{

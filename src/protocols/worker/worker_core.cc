@@ -7,6 +7,7 @@
 
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/transfer/transfer.hpp"
+#include "protocols/wire/memory_key.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "ucs/debug/check.hpp"
@@ -21,11 +22,13 @@ constexpr std::size_t kMultiRecvBytesMin = 4096;
 constexpr std::size_t kBufferedBytesLimit = std::size_t{64} << 10;
 constexpr std::size_t kBufferedBytesMin = 1024;
 
-std::uint64_t random_id() {
+/// It begins with the owner's bits of the context, by which keys of its memory tell their owner.
+std::uint64_t random_id(const Context& context) {
+    constexpr std::uint64_t kOwn = ~std::uint64_t{0} >> kOwnerBits;
     std::uint64_t id = 0;
-    while (id == 0)
+    while ((id & kOwn) == 0)
         TW_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
-    return id;
+    return (context.name() & ~kOwn) | (id & kOwn);
 }
 
 WorkerCore& as_core(void* owner) {
@@ -50,7 +53,7 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxCon
       lock(is_multi),
       context_(context),
       params_(params),
-      id_(random_id()),
+      id_(random_id(context)),
       peers_(peers),
       receiver_(receiver),
       wireup_world_{.id = id_,

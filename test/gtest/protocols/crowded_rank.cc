@@ -125,7 +125,8 @@ void CrowdedRank::connect(const std::vector<Bytes>& introductions) {
                                     .address_length = parts.at(0).size(),
                                     .user_data = &peer};
         EXPECT_EQ(tw_ep_create(node_->worker(), &params, &peer.ep), TW_OK);
-        EXPECT_EQ(tw_key_unpack(peer.ep, parts.at(1).data(), parts.at(1).size(), &peer.key), TW_OK);
+        EXPECT_EQ(tw_key_unpack(node_->worker(), parts.at(1).data(), parts.at(1).size(), &peer.key),
+                  TW_OK);
         for (std::size_t kind = 0; kind < kKinds; ++kind)
             for (Slot& slot : peer.sends[kind].slots)
                 slot = {.peer = &peer, .kind = static_cast<Kind>(kind), .bytes = {}};

@@ -22,23 +22,23 @@ class MsgRmaAskedKeys : public RmaTest {
         RmaTest::SetUp();
     }
     /// The way of a put of 8 bytes; "messages": the owner has not told its keys yet.
-    static std::string way_of(tw_key_h key) {
+    static std::string way_of(tw_ep_h ep, tw_key_h key) {
         tw_rma_explanation_t told{};
-        EXPECT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
+        EXPECT_EQ(tw_key_explain(ep, key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
         return told.way;
     }
     /// A packed key without the keys of domains, as if all of them had found no room.
     static std::string stripped(const Shared& memory, std::uint64_t length) {
-        constexpr std::size_t kRightsAndId = 7;
-        std::string bytes = memory.packed().substr(0, kRightsAndId) + '\xff';
+        constexpr std::size_t kRightsAndOwner = 9;
+        std::string bytes = memory.packed().substr(0, kRightsAndOwner) + '\xff';
         const std::uint64_t address = memory.address();
         for (const std::uint64_t word : {address, length})
             bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
         return bytes;
     }
-    static tw_key_h unpacked(tw_ep_h ep, const std::string& bytes) {
+    static tw_key_h unpacked(const Node& user, const std::string& bytes) {
         tw_key_h key = nullptr;
-        EXPECT_EQ(tw_key_unpack(ep, bytes.data(), bytes.size(), &key), TW_OK);
+        EXPECT_EQ(tw_key_unpack(user.worker(), bytes.data(), bytes.size(), &key), TW_OK);
         return key;
     }
 };
@@ -61,7 +61,7 @@ TEST_F(MsgRmaAskedKeys, keys_that_the_packed_one_has_no_room_for_come_from_the_o
             run_both([&] { return tw_request_test(flush, nullptr) != TW_INPROGRESS; });
             tw_request_free(flush);
         }
-        const tw_key_h key = unpacked(ep, bytes);
+        const tw_key_h key = unpacked(from, bytes);
         // It serves at once, by messages.
         const auto put = [&](std::uint64_t value, std::size_t at) {
             tw_request_h request = nullptr;
@@ -83,13 +83,13 @@ TEST_F(MsgRmaAskedKeys, keys_that_the_packed_one_has_no_room_for_come_from_the_o
         };
         put(4711, 8);
         if (transports() == "ud") {
-            EXPECT_EQ(way_of(key), "messages");
+            EXPECT_EQ(way_of(ep, key), "messages");
         } else {
-            run_both([&] { return way_of(key) != "messages"; });
+            run_both([&] { return way_of(ep, key) != "messages"; });
             put(4712, 16);
             void* pointer = nullptr;
-            EXPECT_EQ(tw_key_pointer(key, memory.address(), &pointer) == TW_OK,
-                      way_of(key) == "stores");
+            EXPECT_EQ(tw_key_pointer(ep, key, memory.address(), &pointer) == TW_OK,
+                      way_of(ep, key) == "stores");
         }
         tw_key_free(key);
         EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
@@ -101,12 +101,29 @@ TEST_F(MsgRmaAskedKeys, an_owner_has_no_keys_of_memory_that_it_has_unmapped) {
     const std::string bytes = stripped(memory, 4096);
     memory.unmap();
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = unpacked(ep, bytes);
+    const tw_key_h key = unpacked(node(0), bytes);
     EXPECT_EQ(flush(ep), TW_OK);
-    EXPECT_EQ(way_of(key), "messages");
+    EXPECT_EQ(way_of(ep, key), "messages");
     const std::uint64_t word = 1;
     EXPECT_EQ(put(ep, &word, 8, memory.address(), key, TW_OP_DELIVERY_COMPLETE),
               TW_ERR_INVALID_ADDR);
+    tw_key_free(key);
+}
+
+// The endpoint that has asked goes before the reply: the next one asks.
+TEST_F(MsgRmaAskedKeys, another_endpoint_asks_where_the_first_has_gone) {
+    const Shared memory(context_.get(), kAskedBytes);
+    const tw_key_h key = unpacked(node(0), stripped(memory, kAskedBytes));
+    tw_ep_h ep = connected(node(0), node(1));
+    std::uint64_t word = 0;
+    tw_get(ep, &word, sizeof word, memory.address(), key, nullptr, nullptr);
+    node(0).progress();
+    EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_some();
+    ep = connected(node(0), node(2));
+    ASSERT_EQ(get(ep, &word, sizeof word, memory.address(), key), TW_OK);
+    if (transports() != "ud")
+        run_until([&] { return way_of(ep, key) != "messages"; });
     tw_key_free(key);
 }
 
@@ -118,8 +135,13 @@ TEST_F(MsgRmaAskedKeys, a_callback_may_free_keys_while_their_endpoint_connects) 
         std::vector<tw_key_h> keys;
         bool is_over;
     } state{{}, false};
-    for (int i = 0; i < 5; ++i)
-        state.keys.push_back(unpacked(ep, stripped(memory, kAskedBytes)));
+    std::uint64_t word = 0;
+    for (int i = 0; i < 5; ++i) {
+        state.keys.push_back(unpacked(node(0), stripped(memory, kAskedBytes)));
+        ASSERT_EQ(
+            tw_get(ep, &word, sizeof word, memory.address(), state.keys.back(), nullptr, nullptr),
+            TW_INPROGRESS);
+    }
     tw_op_t how{};
     how.context = &state;
     how.complete = [](const tw_completion_t* done) {
@@ -132,7 +154,7 @@ TEST_F(MsgRmaAskedKeys, a_callback_may_free_keys_while_their_endpoint_connects) 
     ASSERT_EQ(tw_tag_send(ep, "x", 1, 1, &how, nullptr), TW_INPROGRESS);
     run_until([&] { return state.is_over; });
     if (transports() != "ud")
-        run_until([&] { return way_of(state.keys.front()) != "messages"; });
+        run_until([&] { return way_of(ep, state.keys.front()) != "messages"; });
     tw_key_free(state.keys.front());
 }
 
@@ -140,7 +162,10 @@ TEST_F(MsgRmaAskedKeys, a_callback_may_free_keys_while_their_endpoint_connects) 
 TEST_F(MsgRmaAskedKeys, a_callback_may_close_an_endpoint_that_has_just_connected) {
     const Shared memory(context_.get(), kAskedBytes);
     const tw_ep_h ep = node(0).to(node(1));
-    const tw_key_h key = unpacked(ep, stripped(memory, kAskedBytes));
+    const tw_key_h key = unpacked(node(0), stripped(memory, kAskedBytes));
+    std::uint64_t word = 0;
+    ASSERT_EQ(tw_get(ep, &word, sizeof word, memory.address(), key, nullptr, nullptr),
+              TW_INPROGRESS);
     struct State {
         tw_ep_h ep;
         int ends;
@@ -176,11 +201,15 @@ TEST_F(MsgRmaFewRequests, keys_are_asked_for_while_the_program_uses_all_requests
         posted.push_back(request);
     ASSERT_GE(posted.size(), 64U);
     std::vector<tw_key_h> keys;
-    for (std::size_t i = 0; i < 100; ++i)
-        keys.push_back(unpacked(ep, stripped(memory, kAskedBytes)));
+    void* pointer = nullptr;
+    for (std::size_t i = 0; i < 100; ++i) {
+        keys.push_back(unpacked(node(0), stripped(memory, kAskedBytes)));
+        EXPECT_NE(tw_key_pointer(ep, keys.back(), memory.address(), &pointer), TW_OK);
+    }
     if (transports() != "ud")
         run_until([&] {
-            return std::ranges::all_of(keys, [](auto key) { return way_of(key) != "messages"; });
+            return std::ranges::all_of(keys,
+                                       [&](auto key) { return way_of(ep, key) != "messages"; });
         });
     for (const tw_key_h key : keys)
         tw_key_free(key);

@@ -45,7 +45,7 @@ TEST_F(MsgRmaCounter, each_put_with_an_immediate_counts_once_when_its_data_is_th
     for (const auto kind : {Shared::Kind::kMapped, Shared::Kind::kAllocated}) {
         const Shared memory(context_.get(), kCountedMax, kind, 0, counter());
         const tw_ep_h ep = connected(node(0), node(1));
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(0));
         std::uint64_t expected = count();
         for (const std::size_t length : kCountedLengths) {
             SCOPED_TRACE(length);
@@ -73,7 +73,7 @@ TEST_F(MsgRmaCounter, many_puts_count_once_each_whatever_their_level) {
     constexpr std::size_t kPuts = 600;
     const Shared memory(context_.get(), 100000, Shared::Kind::kMapped, 0, counter());
     const tw_ep_h ep = node(0).to(node(1));  // connects meanwhile
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     const Bytes data = pattern(100000, 1);
     constexpr std::uint32_t kEnds[] = {0, TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE};
     std::vector<std::pair<tw_status_t, tw_request_h>> puts;
@@ -100,7 +100,7 @@ TEST_F(MsgRmaCounter, what_peers_do_without_telling_does_not_count) {
     const Shared memory(context_.get(), 100000, Shared::Kind::kAllocated, 0, counter());
     const Shared other(context_.get(), 64);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep), other_key = other.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0)), other_key = other.key_for(node(0));
     Bytes data(90000);
     const std::uint64_t one = 1;
     for (const std::size_t length : {std::size_t{8}, std::size_t{5000}, data.size()})
@@ -139,7 +139,7 @@ TEST_F(MsgRmaCounter, a_callback_is_told_before_the_put_counts) {
     Node target(context_.get(), params);
     const Shared memory(context_.get(), 64, Shared::Kind::kMapped, 0, counter());
     const tw_ep_h ep = node(0).to(target);
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     tw_op_t how{};
     how.flags = TW_OP_IMM;
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -197,8 +197,9 @@ TEST_F(MsgRmaCounter, a_put_into_memory_that_was_unmapped_is_not_told) {
     Shared silent(context_.get(), 64);
     const tw_ep_h ep = connected(node(0), node(1));
     for (Shared* gone : {&memory, &silent}) {
-        const tw_ep_h from = gone == &memory ? ep : connected(node(2), node(1));
-        const tw_key_h key = gone->key_for(from);
+        Node& user = node(gone == &memory ? 0 : 2);
+        const tw_ep_h from = gone == &memory ? ep : connected(user, node(1));
+        const tw_key_h key = gone->key_for(user);
         const std::uint64_t word = 1;
         ASSERT_EQ(put(from, &word, sizeof word, gone->address(), key, TW_OP_DELIVERY_COMPLETE),
                   TW_OK);
@@ -221,7 +222,7 @@ TEST_F(MsgRmaCounter, puts_of_a_peer_that_closes_by_force_count_at_most_once) {
             Shared memory(context_.get(), length, Shared::Kind::kMapped, 0, counter());
             const std::uint64_t before = count();
             const tw_ep_h ep = connected(node(0), node(1));
-            const tw_key_h key = memory.key_for(ep);
+            const tw_key_h key = memory.key_for(node(0));
             const Bytes data = pattern(length, 1);
             tw_op_t how{};
             how.flags = TW_OP_IMM;
@@ -242,7 +243,7 @@ TEST_F(MsgRmaCounter, puts_of_a_peer_that_closes_by_force_count_at_most_once) {
             const Shared again(context_.get(), 64, Shared::Kind::kMapped, 0, counter());
             const std::uint64_t now = count();
             const tw_ep_h other = connected(node(2), node(1));
-            const tw_key_h other_key = again.key_for(other);
+            const tw_key_h other_key = again.key_for(node(2));
             ASSERT_EQ(put(other, data.data(), 8, again.address(), other_key, TW_OP_IMM), TW_OK);
             run_until_count_is(now + 1);
             tw_key_free(other_key);
@@ -258,7 +259,7 @@ TEST_F(MsgRmaCounter, a_thread_that_waits_sees_the_data_of_counted_puts) {
         const Shared memory(context_.get(), 8 * kPuts, kind, 0, counter());
         const std::uint64_t before = count();
         const tw_ep_h ep = connected(node(0), node(1));
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(0));
         std::atomic<std::uint64_t> seen{0};
         std::thread waits([&] {
             for (std::uint64_t i = 0; i < kPuts; ++i) {

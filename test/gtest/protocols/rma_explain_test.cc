@@ -25,10 +25,11 @@ constexpr Asked kAsked[] = {
 
 class MsgRmaExplain : public RmaTest {
   protected:
-    static tw_rma_explanation_t explain(tw_key_h key, const Asked& asked, bool is_mapped = false) {
+    static tw_rma_explanation_t explain(tw_ep_h ep, tw_key_h key, const Asked& asked,
+                                        bool is_mapped = false) {
         tw_rma_explanation_t told{};
-        EXPECT_EQ(tw_key_explain(key, asked.kind, asked.operation, asked.length, is_mapped ? 1 : 0,
-                                 &told),
+        EXPECT_EQ(tw_key_explain(ep, key, asked.kind, asked.operation, asked.length,
+                                 is_mapped ? 1 : 0, &told),
                   TW_OK);
         return told;
     }
@@ -54,9 +55,9 @@ TEST_F(MsgRmaExplain, what_does_not_need_the_peer_ends_without_its_progress) {
     const tw_ep_h ep = connected(node(0), node(1));
     for (const auto kind : {Shared::Kind::kMapped, Shared::Kind::kAllocated}) {
         const Shared memory(context_.get(), kWindowBytes, kind);
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(0));
         for (const Asked& asked : kAsked) {
-            const tw_rma_explanation_t told = explain(key, asked);
+            const tw_rma_explanation_t told = explain(ep, key, asked);
             EXPECT_NE(told.reason, nullptr);
             EXPECT_NE(transports().find(told.transport), std::string::npos) << told.transport;
             if (transports() == "ud") {
@@ -89,10 +90,10 @@ TEST_F(MsgRmaExplain, what_does_not_need_the_peer_ends_without_its_progress) {
 TEST_F(MsgRmaExplain, long_data_over_several_rails_is_said_to_be_divided) {
     const Shared memory(context_.get(), kWindowBytes);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     const Asked put{TW_RMA_PUT, TW_ATOMIC_ADD, kWindowBytes};
-    EXPECT_EQ(explain(key, put, false).striped_from, SIZE_MAX);
-    const tw_rma_explanation_t told = explain(key, put, true);
+    EXPECT_EQ(explain(ep, key, put, false).striped_from, SIZE_MAX);
+    const tw_rma_explanation_t told = explain(ep, key, put, true);
     EXPECT_EQ(std::string(told.way) == "striped", told.striped_from <= kWindowBytes) << told.way;
     tw_key_free(key);
 }
@@ -100,19 +101,22 @@ TEST_F(MsgRmaExplain, long_data_over_several_rails_is_said_to_be_divided) {
 TEST_F(MsgRmaExplain, bad_questions_are_refused) {
     const Shared memory(context_.get(), 64);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     tw_rma_explanation_t told{};
     const auto ask = [&](int kind, int operation, std::size_t length) {
-        return tw_key_explain(key, static_cast<tw_rma_kind_t>(kind),
+        return tw_key_explain(ep, key, static_cast<tw_rma_kind_t>(kind),
                               static_cast<tw_atomic_op_t>(operation), length, 0, &told);
     };
     EXPECT_EQ(ask(TW_RMA_ATOMIC, TW_ATOMIC_ADD, 2), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(ask(TW_RMA_ATOMIC, TW_ATOMIC_CSWAP + 1, 8), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(ask(TW_RMA_ATOMIC + 1, TW_ATOMIC_ADD, 8), TW_ERR_INVALID_PARAM);
     EXPECT_EQ(ask(TW_RMA_PUT, 99, 3), TW_OK);
-    EXPECT_EQ(tw_key_explain(nullptr, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told),
+    EXPECT_EQ(tw_key_explain(nullptr, key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told),
               TW_ERR_INVALID_PARAM);
-    EXPECT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_key_explain(ep, nullptr, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told),
+              TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_key_explain(ep, key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, nullptr),
+              TW_ERR_INVALID_PARAM);
     EXPECT_EQ(tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr), TW_OK);
     run_some();
     EXPECT_EQ(ask(TW_RMA_PUT, TW_ATOMIC_ADD, 8), TW_ERR_NOT_CONNECTED);

@@ -64,10 +64,12 @@ class MsgRmaImpostor : public RmaTest {
     /// A key of memory of the impostor, without keys of domains.
     void unpack(tw_key_h* key_p) {
         std::array<std::byte, TW_KEY_BYTES_MAX> packed{};
-        const std::size_t length =
-            proto::MemoryKeyWriter({1 << 20, 0x1000, 4096, TW_ACCESS_ALL, false})
-                .write(packed.data());
-        ASSERT_EQ(tw_key_unpack(ep_, packed.data(), length, key_p), TW_OK);
+        const std::size_t length = proto::MemoryKeyWriter({1 << 20, 0x1000, 4096, TW_ACCESS_ALL,
+                                                           false, proto::owner_of(Impostor::kId)})
+                                       .write(packed.data());
+        ASSERT_EQ(tw_key_unpack(victim().worker(), packed.data(), length, key_p), TW_OK);
+        void* pointer = nullptr;  // for which keys of domains are wanted
+        ASSERT_NE(tw_key_pointer(ep_, *key_p, 0x1000, &pointer), TW_OK);
     }
     /// The victim has asked for them, where it could use any.
     void answer_for_keys(const Bytes& keys) {
@@ -365,7 +367,7 @@ TEST_F(MsgRmaImpostor, keys_that_are_none_are_not_used) {
             keys[1] = std::byte{48};
         answer_for_keys(keys);
         tw_rma_explanation_t told{};
-        ASSERT_EQ(tw_key_explain(key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
+        ASSERT_EQ(tw_key_explain(ep_, key, TW_RMA_PUT, TW_ATOMIC_ADD, 8, 0, &told), TW_OK);
         EXPECT_STREQ(told.way, "messages") << "round " << round;
         tw_key_free(key);
     }

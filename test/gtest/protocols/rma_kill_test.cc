@@ -113,7 +113,7 @@ TEST_P(MsgRmaKill, each_operation_ends_once_when_the_owner_of_the_memory_is_kill
                 node.done.clear();
                 tw_key_h key = nullptr;
                 if (came.status == TW_OK &&
-                    tw_key_unpack(ep, packed.data(), came.length, &key) == TW_OK) {
+                    tw_key_unpack(node.worker(), packed.data(), came.length, &key) == TW_OK) {
                     tw_key_attr_t attr{};
                     ASSERT_EQ(tw_key_query(key, &attr), TW_OK);
                     User user(node, ep, key, attr.address);

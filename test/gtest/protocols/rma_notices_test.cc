@@ -73,7 +73,7 @@ TEST_F(MsgRmaNotices, a_target_that_does_not_poll_pauses_its_peers_and_nothing_i
     connected(node(0), node(1));  // who is flooded must be able to say so
     connected(node(0), node(2));
     node(0).done.clear();
-    const tw_key_h key = memory.key_for(ep), other_key = memory.key_for(other);
+    const tw_key_h key = memory.key_for(node(1)), other_key = memory.key_for(node(2));
     std::uint64_t puts = put_until_paused(ep, memory, key, 0);
     ASSERT_LT(puts, kPutsMax);
     EXPECT_GT(node(0).counter("paused"), 0U);
@@ -111,7 +111,7 @@ TEST_F(MsgRmaNotices, a_peer_that_closes_while_it_is_paused_leaves_its_notices) 
     tw_ep_h ep = connected(node(1), node(0));
     connected(node(0), node(1));
     node(0).done.clear();
-    tw_key_h key = memory.key_for(ep);
+    tw_key_h key = memory.key_for(node(1));
     const std::uint64_t puts = put_until_paused(ep, memory, key, 0);
     ASSERT_LT(puts, kPutsMax);
     tw_key_free(key);
@@ -124,7 +124,7 @@ TEST_F(MsgRmaNotices, a_peer_that_closes_while_it_is_paused_leaves_its_notices) 
     // The next peer is not paused.
     const std::size_t before = node(0).done.size();
     ep = connected(node(1), node(0));
-    key = memory.key_for(ep);
+    key = memory.key_for(node(1));
     ASSERT_GE(try_put(ep, memory, key, 1), TW_OK);
     poll_until(before + 1);
     tw_key_free(key);
@@ -137,7 +137,7 @@ TEST_F(MsgRmaNotices, what_is_counted_takes_no_memory) {
     {
         const Shared memory(context_.get(), 64, Shared::Kind::kMapped, 0, counter);
         const tw_ep_h ep = connected(node(1), node(0));
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(1));
         for (std::uint64_t i = 0; i < kPuts; ++i) {
             run_until([&] {
                 const bool is_put = try_put(ep, memory, key, i) >= TW_OK;

@@ -53,10 +53,10 @@ class Shared {
         EXPECT_EQ(tw_mem_pack(handle_, bytes.data(), &length), TW_OK);
         return {bytes.data(), length};
     }
-    tw_key_h key_for(tw_ep_h ep) const {
+    tw_key_h key_for(const Node& user) const {
         const std::string bytes = packed();
         tw_key_h key = nullptr;
-        EXPECT_EQ(tw_key_unpack(ep, bytes.data(), bytes.size(), &key), TW_OK);
+        EXPECT_EQ(tw_key_unpack(user.worker(), bytes.data(), bytes.size(), &key), TW_OK);
         return key;
     }
     template <class T>

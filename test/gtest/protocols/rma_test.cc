@@ -26,7 +26,7 @@ TEST_F(MsgRma, puts_and_gets_of_every_length_move_the_data) {
     for (const auto kind : {Shared::Kind::kMapped, Shared::Kind::kAllocated}) {
         const Shared memory(context_.get(), kLengthMax + 64, kind);
         const tw_ep_h ep = connected(node(0), node(1));
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(0));
         Bytes read(kLengthMax);
         tw_mem_h mapped = nullptr;
         ASSERT_EQ(tw_mem_map(context_.get(), read.data(), read.size(), nullptr, &mapped), TW_OK);
@@ -64,7 +64,7 @@ TEST_F(MsgRma, puts_and_gets_of_every_length_move_the_data) {
 TEST_F(MsgRma, lists_are_gathered_and_scattered) {
     const Shared memory(context_.get(), 100000);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     for (const std::size_t length : {std::size_t{40}, std::size_t{5000}, std::size_t{90000}}) {
         const Bytes data = pattern(length, length);
         Bytes read(length);
@@ -93,7 +93,7 @@ TEST_F(MsgRma, lists_are_gathered_and_scattered) {
 TEST_F(MsgRma, injected_data_may_change_after_the_call) {
     const Shared memory(context_.get(), 4096);
     tw_ep_h ep = node(0).to(node(1));  // not connected yet: the put waits
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     Bytes data = pattern(40, 1);
     const Bytes before = data;
     tw_op_t how = op(&data, TW_OP_INJECT);
@@ -137,7 +137,7 @@ class RmaAtomic : public RmaTest {
     void use(Shared::Kind kind) {
         const Shared memory(context_.get(), 64, kind);
         const tw_ep_h ep = connected(node(0), node(1));
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(node(0));
         const T numbers[] = {0,
                              1,
                              5,
@@ -229,7 +229,7 @@ TEST_F(MsgRma, different_operations_on_one_number_are_atomic) {
         std::vector<Peer> peers;
         for (std::size_t i = 1; i < 4; ++i) {
             const tw_ep_h ep = connected(node(i), node(0));
-            peers.push_back({ep, memory.key_for(ep)});
+            peers.push_back({ep, memory.key_for(node(i))});
         }
         // One adds, one swaps what it has read last for one more, one takes the maximum with 0.
         std::uint64_t swapped = 0, last = 0, ignored[2] = {};
@@ -278,7 +278,7 @@ TEST_F(MsgRma, a_worker_is_a_peer_of_itself) {
     const Shared memory(context_.get(), 8192);
     const tw_ep_h ep = connected(node(0), node(0));
     const tw_ep_h other = connected(node(1), node(0));
-    const tw_key_h key = memory.key_for(ep), other_key = memory.key_for(other);
+    const tw_key_h key = memory.key_for(node(0)), other_key = memory.key_for(node(1));
     const Bytes data = pattern(5000, 1);
     Bytes read(5000);
     ASSERT_EQ(put(ep, data.data(), data.size(), memory.address() + 64, key), TW_OK);
@@ -308,7 +308,7 @@ TEST_F(MsgRma, a_worker_is_a_peer_of_itself) {
 TEST_F(MsgRma, the_target_of_a_put_with_an_immediate_is_told_when_its_data_is_there) {
     const Shared memory(context_.get(), kLengthMax);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     for (const std::size_t length : kLengths) {
         SCOPED_TRACE(length);
         const Bytes data = pattern(length, length);
@@ -345,7 +345,7 @@ TEST_F(MsgRma, the_callback_of_a_worker_takes_notices) {
     Node target(context_.get(), params);
     const Shared memory(context_.get(), 64);
     const tw_ep_h ep = node(0).to(target);
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     const std::uint64_t value = 3;
     for (std::uint64_t i = 0; i < 10; ++i) {
         tw_op_t how{};
@@ -370,7 +370,7 @@ TEST_F(MsgRma, the_callback_of_a_worker_takes_notices) {
 TEST_F(MsgRma, a_message_behind_a_fence_comes_when_the_data_is_visible) {
     const Shared memory(context_.get(), kLengthMax);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     for (const std::size_t length : kLengths) {
         SCOPED_TRACE(length);
         const Bytes data = pattern(length, length);
@@ -394,7 +394,7 @@ TEST_F(MsgRma, a_message_behind_a_fence_comes_when_the_data_is_visible) {
 TEST_F(MsgRma, a_fenced_operation_sees_what_came_before) {
     const Shared memory(context_.get(), 100000);
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     for (std::uint64_t round = 1; round < 50; ++round) {
         const std::size_t length = round % 3 == 0 ? 90000 : 64;
         const Bytes data = pattern(length, round);
@@ -419,7 +419,7 @@ TEST_F(MsgRma, delivered_puts_are_there_when_they_end_however_many_are_under_way
     constexpr std::size_t kOps = 1000;
     const Shared memory(context_.get(), kOps * sizeof(std::uint64_t));
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     struct Put {
         const Shared* memory;
         std::uint64_t value;  // and its place, from 1 on
@@ -454,7 +454,7 @@ TEST_F(MsgRma, many_operations_at_once_all_end) {
     constexpr std::size_t kOps = 2000;
     const Shared memory(context_.get(), kOps * 64 + 8);
     const tw_ep_h ep = node(0).to(node(1));  // connects meanwhile
-    const tw_key_h key = memory.key_for(ep);
+    const tw_key_h key = memory.key_for(node(0));
     std::vector<Bytes> data;
     std::vector<tw_request_h> requests(2 * kOps);
     std::vector<tw_status_t> answers(2 * kOps);

@@ -74,7 +74,7 @@ TEST_P(MsgRmaThreads, those_of_one_worker_use_memory_of_a_peer) {
         Node to(context_.get(), TW_THREAD_MULTI);
         const Shared memory(context_.get(), 4096 * (kThreads + 1), kind);
         const tw_ep_h ep = from.to(to);
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(from);
         std::atomic<bool> is_over{false};
         std::atomic<std::uint64_t> wrong{0};
         std::thread owner([&] {
@@ -139,7 +139,7 @@ TEST_P(MsgRmaThreads, memory_that_is_unmapped_under_traffic_is_its_owners_alone)
         Shared memory(context_.get(), kBytes,
                       time < kTimes ? Shared::Kind::kMapped : Shared::Kind::kAllocated);
         const tw_ep_h ep = from.to(to);
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(from);
         std::atomic<bool> is_over{false};
         std::thread owner([&] {
             // SYNC test_rma_over: the others have ended.
@@ -198,7 +198,7 @@ TEST_P(MsgRmaCountThreads, who_waits_for_puts_may_unmap_and_destroy_at_once) {
         tw_counter_h counter = nullptr;
         ASSERT_EQ(tw_counter_create(&counter), TW_OK);
         Shared memory(context_.get(), 8 * kPuts, Shared::Kind::kMapped, 0, counter);
-        const tw_key_h key = memory.key_for(ep);
+        const tw_key_h key = memory.key_for(from);
         // SYNC test_rma_round: pairs with the owner's loop.
         begun.store(round, std::memory_order_release);
         while (seen.load(std::memory_order_relaxed) != round)  // Relaxed: as above

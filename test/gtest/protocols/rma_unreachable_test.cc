@@ -38,12 +38,12 @@ class MsgRmaUnreachable : public RmaTest, public ::testing::WithParamInterface<U
     }
     void forbid(int rights) const { ASSERT_EQ(0, ::mprotect(memory_, kMappedBytes, rights)); }
 
-    tw_key_h key_for(tw_ep_h ep) const {
+    tw_key_h key_for(const Node& user) const {
         char packed[TW_KEY_BYTES_MAX];
         std::size_t length = sizeof packed;
         EXPECT_EQ(TW_OK, tw_mem_pack(mem_, packed, &length));
         tw_key_h key = nullptr;
-        EXPECT_EQ(TW_OK, tw_key_unpack(ep, packed, length, &key));
+        EXPECT_EQ(TW_OK, tw_key_unpack(user.worker(), packed, length, &key));
         return key;
     }
     tw_status_t act(tw_ep_h ep, tw_key_h key) {
@@ -69,7 +69,7 @@ class MsgRmaUnreachable : public RmaTest, public ::testing::WithParamInterface<U
 
 TEST_P(MsgRmaUnreachable, fails_and_its_owner_goes_on) {
     const tw_ep_h ep = connected(node(0), node(1));
-    const tw_key_h key = key_for(ep);
+    const tw_key_h key = key_for(node(0));
     ASSERT_EQ(TW_OK, act(ep, key));
     forbid(GetParam().rights);
     const tw_status_t status = act(ep, key);

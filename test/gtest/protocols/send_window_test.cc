@@ -206,7 +206,7 @@ TEST_F(MsgLimitsWindow, active_messages_that_a_program_keeps_wait_at_their_sende
 
 TEST_F(MsgLimitsWindow, notices_that_nobody_polls_wait_at_their_sender) {
     const Shared memory(context_.get(), 64);
-    const tw_key_h key = memory.key_for(ours_);
+    const tw_key_h key = memory.key_for(node(0));
     run_some();
     node(1).done.clear();
     tw_op_t how{};

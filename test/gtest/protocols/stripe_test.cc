@@ -326,7 +326,7 @@ TEST_F(MsgStripePut, a_put_that_lost_a_rail_ends_when_the_target_has_ended_its_s
     std::size_t packed_bytes = packed.size();
     ASSERT_EQ(tw_mem_pack(to.mem, packed.data(), &packed_bytes), TW_OK);
     tw_key_h key = nullptr;
-    ASSERT_EQ(tw_key_unpack(ep, packed.data(), packed_bytes, &key), TW_OK);
+    ASSERT_EQ(tw_key_unpack(writer.worker(), packed.data(), packed_bytes, &key), TW_OK);
     run_some();  // the owner may be asked for more keys
     int mark = 0;
     tw_op_t how = op(&mark);

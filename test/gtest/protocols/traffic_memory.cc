@@ -92,10 +92,9 @@ TrafficMemory::Key TrafficMemory::key_to(TrafficThread& self, TrafficEp& ep) {
     tw_key_h& wanted = key.is_for_once ? key.handle : shared;
     if (wanted == nullptr) {
         const Window& of = windows_[ep.to];
-        const tw_status_t status = tw_key_unpack(ep.handle, of.key.data(), of.key_bytes, &wanted);
-        // The connection may have gone before the endpoint is told.
-        if (status != TW_OK && !Traffic::is_for_lack_of_memory(status) &&
-            traffic_.way(ep.from, ep.to).broken == 0)
+        const tw_status_t status = tw_key_unpack(traffic_.workers_[ep.from].worker.get(),
+                                                 of.key.data(), of.key_bytes, &wanted);
+        if (status != TW_OK && !Traffic::is_for_lack_of_memory(status))
             traffic_.wrong(std::string("a key is not unpacked: ") + tw_status_string(status));
     }
     key.handle = wanted;

@@ -83,8 +83,8 @@ class TurnsTest : public RmaTest {
     void SetUp() override {
         ours_ = connected(node(0), node(1));
         theirs_ = connected(node(1), node(0));
-        key_ = memory_.key_for(ours_);
-        their_key_ = memory_.key_for(theirs_);
+        key_ = memory_.key_for(node(0));
+        their_key_ = memory_.key_for(node(1));
         EXPECT_EQ(tw_mem_map(context_.get(), data_.data(), data_.size(), nullptr, &mapped_), TW_OK);
     }
     void TearDown() override {

@@ -21,7 +21,8 @@ class MsgTurnsAhead : public TurnsTest {
         TurnsTest::SetUp();
         tw_rma_explanation_t way{};
         way.struct_bytes = sizeof way;
-        EXPECT_EQ(tw_key_explain(key_, TW_RMA_PUT, TW_ATOMIC_ADD, kShortBytes, 0, &way), TW_OK);
+        EXPECT_EQ(tw_key_explain(ours_, key_, TW_RMA_PUT, TW_ATOMIC_ADD, kShortBytes, 0, &way),
+                  TW_OK);
         if (way.needs_peer != 0)
             GTEST_SKIP() << "a put needs the peer's progress: " << way.reason;
         // A device goes on taking some for a while.

@@ -473,7 +473,7 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
     const msg::Memory memory = msg::Memory::allocate(context_, 4096);
     EXPECT_EQ(memory.bytes().size(), 4096U);
     EXPECT_EQ(memory.bytes()[4095], std::byte{0});
-    const msg::RemoteMemory remote(self_, memory.pack());
+    const msg::RemoteMemory remote(worker_, memory.pack());
     EXPECT_EQ(remote.length(), 4096U);
     EXPECT_EQ(remote.access(), unsigned{TW_ACCESS_ALL});
     const auto end = [&](const auto& call) {
@@ -485,39 +485,43 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
         });
         return request ? request.wait() : status;
     };
-    ASSERT_EQ(end([&](msg::Request& request) { return remote.put(bytes("hello"), 8, request); }),
-              TW_OK);
+    ASSERT_EQ(
+        end([&](msg::Request& request) { return remote.put(self_, bytes("hello"), 8, request); }),
+        TW_OK);
     EXPECT_EQ(std::memcmp(memory.bytes().data() + 8, "hello", 5), 0);
-    ASSERT_NE(remote.pointer(8), nullptr);
-    EXPECT_STREQ(remote.explain(TW_RMA_PUT, 8).way, "stores");
-    EXPECT_THROW((void)remote.explain(TW_RMA_ATOMIC, 3), msg::Error);
-    EXPECT_EQ(std::memcmp(remote.pointer(8), "hello", 5), 0);
+    ASSERT_NE(remote.pointer(self_, 8), nullptr);
+    EXPECT_STREQ(remote.explain(self_, TW_RMA_PUT, 8).way, "stores");
+    EXPECT_THROW((void)remote.explain(self_, TW_RMA_ATOMIC, 3), msg::Error);
+    EXPECT_EQ(std::memcmp(remote.pointer(self_, 8), "hello", 5), 0);
     EXPECT_EQ(end([&](msg::Request& request) {
-                  return remote.get(std::span(buffer_).first(5), 8, request);
+                  return remote.get(self_, std::span(buffer_).first(5), 8, request);
               }),
               TW_OK);
     EXPECT_EQ(text(5), "hello");
     std::int32_t before = 1;
     EXPECT_EQ(end([&](msg::Request& request) {
-                  return remote.fetch(TW_ATOMIC_MIN, std::int32_t{-5}, before, 64, request);
+                  return remote.fetch(self_, TW_ATOMIC_MIN, std::int32_t{-5}, before, 64, request);
               }),
               TW_OK);
     EXPECT_EQ(before, 0);
     EXPECT_EQ(end([&](msg::Request& request) {
-                  return remote.cswap(std::int32_t{-5}, std::int32_t{9}, before, 64, request);
+                  return remote.cswap(self_, std::int32_t{-5}, std::int32_t{9}, before, 64,
+                                      request);
               }),
               TW_OK);
     EXPECT_EQ(before, -5);
     EXPECT_EQ(end([&](msg::Request& request) {
-                  return remote.atomic(TW_ATOMIC_ADD, std::uint64_t{3}, 72, request);
+                  return remote.atomic(self_, TW_ATOMIC_ADD, std::uint64_t{3}, 72, request);
               }),
               TW_OK);
     std::uint64_t sum = 0;
     const tw_iov_t list[] = {{&sum, sizeof sum}};
-    EXPECT_EQ(end([&](msg::Request& request) { return remote.getv(list, 72, request); }), TW_OK);
+    EXPECT_EQ(end([&](msg::Request& request) { return remote.getv(self_, list, 72, request); }),
+              TW_OK);
     EXPECT_EQ(sum, 3U);
-    EXPECT_EQ(end([&](msg::Request& request) { return remote.putv(list, 80, request); }), TW_OK);
-    EXPECT_THROW(msg::RemoteMemory(self_, bytes("no key")), msg::Error);
+    EXPECT_EQ(end([&](msg::Request& request) { return remote.putv(self_, list, 80, request); }),
+              TW_OK);
+    EXPECT_THROW(msg::RemoteMemory(worker_, bytes("no key")), msg::Error);
     EXPECT_THROW(msg::Memory::allocate(context_, 0), msg::Error);
 }
 
@@ -528,10 +532,11 @@ TEST_F(MsgWrapper, memory_counts_puts_that_arrive) {
     const msg::Memory allocated =
         msg::Memory::allocate(context_, 4096, TW_ACCESS_WRITE, counter.get());
     for (const msg::Memory* memory : {&mapped, &allocated}) {
-        const msg::RemoteMemory remote(self_, memory->pack());
+        const msg::RemoteMemory remote(worker_, memory->pack());
         const std::uint64_t before = counter.read().successes;
         run_until([&] {
-            return remote.put(bytes("hello"), 8, msg::Op().immediate(1)) != TW_ERR_NO_RESOURCE;
+            return remote.put(self_, bytes("hello"), 8, msg::Op().immediate(1)) !=
+                   TW_ERR_NO_RESOURCE;
         });
         run_until([&] { return counter.read().successes == before + 1; });
         EXPECT_EQ(std::memcmp(memory->bytes().data() + 8, "hello", 5), 0);

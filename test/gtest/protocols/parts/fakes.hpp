@@ -79,6 +79,7 @@ struct FakeLane {
     std::vector<proto::Request*> submitted;  // operations that wait for their turn
     bool may_submit = true;
     unsigned sending = 0, written = 0, ended = 0;
+    unsigned wanted = 0;  // keys that the packed one may lack
     std::function<ucs_status_t(proto::Request&)> on_placeholder = [](auto&) { return UCS_OK; };
 
     const proto::LanePort port{this, kCalls};
@@ -182,6 +183,7 @@ inline constexpr proto::LaneCalls FakeLane::kCalls{
     .lane = [](const void* lane) { return of(lane).made; },
     .set_eager_max = [](void* lane, std::uint64_t bytes) { of(lane).eager_max = bytes; },
     .handle = [](void* lane) { return of(lane).other_handle; },
+    .want_keys = [](void* lane, proto::RemoteKey&) { ++of(lane).wanted; },
 };
 
 struct HasFakeLane {

@@ -51,12 +51,14 @@ class RemoteKeyPart : public testing::Test {
         message.bytes = real_.message.bytes;
         for (const std::uint8_t domain : domains)
             message.of_domain[domain] = real_.message.of_domain[real_.domain_index];
-        key_ = new proto::RemoteKey(nullptr, peer_, message);
+        key_ = new proto::RemoteKey(1, message);
         return *key_;
     }
-    bool ask(proto::RemoteKey& key) {
-        return key.ask_owner({worker_.requests, ops_, peer_, lane_, rma_lane_, wireup_.connector});
+    proto::KeyPorts ports() {
+        return {worker_.requests, ops_, peer_, lane_, rma_lane_, wireup_.connector};
     }
+    /// False: there is no memory to ask.
+    bool ask(proto::RemoteKey& key) { return !key.wants_keys(ports()) || key.ask_owner(ports()); }
     /// The owner has told a key of that domain.
     void tell(const Request& question, std::uint8_t domain) {
         const proto::WireBytes packed = real_.message.key_of(real_.domain_index);
@@ -151,6 +153,29 @@ TEST_F(RemoteKeyPart, the_owner_is_asked_once_for_keys_that_are_lacking) {
     end(question);
 }
 
+TEST_F(RemoteKeyPart, a_question_that_ends_without_a_reply_is_asked_again) {
+    proto::RemoteKey& key = make({2});
+    EXPECT_TRUE(ask(key));
+    EXPECT_TRUE(key.is_asked());
+    EXPECT_FALSE(key.wants_keys(ports()));
+    end(*peer_.fake.submitted[0]);  // the connection has ended, say
+    EXPECT_FALSE(key.is_asked());
+    EXPECT_TRUE(ask(key));
+    ASSERT_EQ(peer_.fake.submitted.size(), 2U);
+    tell(*peer_.fake.submitted[1], 3);
+    end(*peer_.fake.submitted[1]);
+    EXPECT_FALSE(key.wants_keys(ports())) << "the owner has none that serves the lane";
+    EXPECT_FALSE(key.is_asked());
+}
+
+TEST_F(RemoteKeyPart, it_serves_one_worker_and_one_owner) {
+    const proto::RemoteKey& key = make({1});
+    EXPECT_EQ(key.use, proto::key_use(1, 0));
+    EXPECT_NE(key.use, proto::key_use(2, 0));
+    EXPECT_NE(key.use, proto::key_use(1, 1));
+    EXPECT_EQ(proto::owner_of(0xabcdef0000000001), 0xabcdefU);
+}
+
 TEST_F(RemoteKeyPart, nobody_is_asked_where_no_key_is_of_use) {
     EXPECT_TRUE(ask(make({1})));
     EXPECT_TRUE(peer_.fake.submitted.empty());
@@ -187,7 +212,7 @@ TEST_F(RemoteKeyPart, a_question_that_has_no_memory_is_asked_again) {
         }
         EXPECT_EQ(peer_.fake.submitted.size(), is_asked ? 1U : 0U) << which;
         if (!is_asked) {
-            EXPECT_TRUE(ask(key));
+            EXPECT_TRUE(key.ask_owner(ports()));
         }
         EXPECT_TRUE(ask(key));
         ASSERT_EQ(peer_.fake.submitted.size(), 1U);

@@ -45,7 +45,7 @@ class RmaSenderPart : public testing::Test {
         lane_.state = proto::EpState::kReady;
         proto::MemoryKeyMessage message;
         message.key = {.memory = kMemory, .address = kAddress, .length = 1 << 20, .access = 0xff};
-        key_ = new proto::RemoteKey(nullptr, peer_, message);
+        key_ = new proto::RemoteKey(1, message);
     }
 
     proto::RmaWish wish(RmaKind kind) const {
@@ -417,7 +417,7 @@ struct RmaSenderWorld : RmaSenderPart {
             return UCS_INPROGRESS;
         };
         key_->let_go();
-        key_ = new proto::RemoteKey(nullptr, peer_, real_.message);
+        key_ = new proto::RemoteKey(1, real_.message);
         rma_lane_.peer_domain = real_.domain_index;
         pieces.clear();
         pieces.reserve(8);
