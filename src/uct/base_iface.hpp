@@ -30,6 +30,7 @@
 #include "uct/iface_params.hpp"
 #include "uct/lending.hpp"
 #include "uct/peer_watch.hpp"
+#include "uct/pieces.hpp"
 #include "uct/worker.hpp"
 
 namespace tagwire::uct {
@@ -53,6 +54,11 @@ class BaseIface : public uct_iface_t {
     template <class Iface>
     [[gnu::hot]] static unsigned progress_callback(void* arg) {
         return static_cast<Iface*>(static_cast<BaseIface*>(arg))->progress();
+    }
+
+    /// Many puts or gets in one call.
+    ucs_status_t move_pieces(uct_ep_h ep, const Pieces& pieces, std::size_t* begun_p) const {
+        return move_pieces_(ep, pieces, begun_p);
     }
 
     // ---- Operations that transports inherit (make_ops finds them)
@@ -137,6 +143,8 @@ class BaseIface : public uct_iface_t {
 
     /// Endpoints of the interface lend memory, by that part of it.
     void set_lending(Lending& lending) { lending_ = &lending; }
+    /// Endpoints of the interface have a cheaper way than move_one_by_one().
+    void set_move_pieces(MovePieces function) { move_pieces_ = function; }
     /// For moved(), of a transport that has no other number.
     void count_moved(unsigned count) { moved_ += count; }
 
@@ -161,6 +169,7 @@ class BaseIface : public uct_iface_t {
     Md& md_;
     Worker& worker_;
     Lending* lending_ = nullptr;
+    MovePieces move_pieces_ = move_one_by_one;
     ucs_callback_t progress_;
     int progress_id_ = UCS_CALLBACKQ_ID_NULL;
     unsigned progress_flags_ = 0;

@@ -59,10 +59,9 @@ ucs_status_t pidfd_by_pid(int socket_fd, pid_t pid, UniqueFd* fd_p) {
 }
 
 template <class Call>
-ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t local_count,
-                      std::uint64_t remote, std::size_t bytes) {
-    iovec there{reinterpret_cast<void*>(remote), bytes};
-    const ssize_t moved = call(pid, local, local_count, &there, 1UL, 0UL);
+ucs_status_t copy_ranges(Call call, pid_t pid, const iovec* local, std::size_t local_count,
+                         const iovec* remote, std::size_t remote_count, std::size_t bytes) {
+    const ssize_t moved = call(pid, local, local_count, remote, remote_count, 0UL);
     if (moved == static_cast<ssize_t>(bytes))
         return UCS_OK;
     // A short count means that the copy met an unmapped page.
@@ -73,6 +72,13 @@ ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t loca
     if (errno == EPERM || errno == ENOSYS)
         return UCS_ERR_REJECTED;
     return UCS_ERR_IO_ERROR;
+}
+
+template <class Call>
+ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t local_count,
+                      std::uint64_t remote, std::size_t bytes) {
+    const iovec there{reinterpret_cast<void*>(remote), bytes};
+    return copy_ranges(call, pid, local, local_count, &there, 1UL, bytes);
 }
 
 }  // namespace
@@ -110,6 +116,12 @@ ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count
 ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count,
                            std::uint64_t remote, std::size_t bytes) {
     return copy_all(::process_vm_writev, pid, local, local_count, remote, bytes);
+}
+
+ucs_status_t process_write_ranges(pid_t pid, const iovec* local, std::size_t local_count,
+                                  const iovec* remote, std::size_t remote_count,
+                                  std::size_t bytes) {
+    return copy_ranges(::process_vm_writev, pid, local, local_count, remote, remote_count, bytes);
 }
 
 int yama_ptrace_scope() {

@@ -70,6 +70,10 @@ ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count
 ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count,
                            std::uint64_t remote, std::size_t bytes);
 
+/// As process_write(), to several remote ranges, of `bytes` together.
+ucs_status_t process_write_ranges(pid_t pid, const iovec* local, std::size_t local_count,
+                                  const iovec* remote, std::size_t remote_count, std::size_t bytes);
+
 /// Yama's ptrace_scope; -1 where the kernel has no Yama.
 int yama_ptrace_scope();
 

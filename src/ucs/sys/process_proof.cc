@@ -43,12 +43,20 @@ ProcessProof OwnProof::get() const {
 ucs_status_t process_read_proved(pid_t pid, const ProcessProof& proof, const iovec* local,
                                  std::size_t local_count, std::uint64_t remote, std::size_t bytes) {
     TW_ASSERT(local_count <= kProvedPiecesMax);
-    std::uint64_t seen = 0;
     std::array<iovec, kProvedPiecesMax + 1> here;
     std::copy_n(local, local_count, here.begin());
-    here[local_count] = {&seen, sizeof seen};
-    const iovec there[] = {remote_range(remote, bytes), remote_range(proof.address, sizeof seen)};
-    const ssize_t moved = ::process_vm_readv(pid, here.data(), local_count + 1, there, 2, 0);
+    iovec there[2] = {remote_range(remote, bytes)};
+    return process_read_ranges_proved(pid, proof, here.data(), local_count, there, 1, bytes);
+}
+
+ucs_status_t process_read_ranges_proved(pid_t pid, const ProcessProof& proof, iovec* local,
+                                        std::size_t local_count, iovec* remote,
+                                        std::size_t remote_count, std::size_t bytes) {
+    std::uint64_t seen = 0;
+    local[local_count] = {&seen, sizeof seen};
+    remote[remote_count] = remote_range(proof.address, sizeof seen);
+    const ssize_t moved =
+        ::process_vm_readv(pid, local, local_count + 1, remote, remote_count + 1, 0);
     if (moved == static_cast<ssize_t>(bytes + sizeof seen))
         return seen == proof.value ? UCS_OK : UCS_ERR_CONNECTION_RESET;
     if (moved < 0 && (errno == EPERM || errno == ENOSYS))

@@ -47,6 +47,15 @@ constexpr std::size_t kProvedPiecesMax = 16;
 ucs_status_t process_read_proved(pid_t pid, const ProcessProof& proof, const iovec* local,
                                  std::size_t local_count, std::uint64_t remote, std::size_t bytes);
 
+/// Most ranges of one call, beside that of the word: what the system takes.
+constexpr std::size_t kProvedRangesMax = 1023;
+
+/// As process_read_proved(), of several remote ranges, of `bytes` together. Both arrays have room
+/// for one more element behind the count, which is written.
+ucs_status_t process_read_ranges_proved(pid_t pid, const ProcessProof& proof, iovec* local,
+                                        std::size_t local_count, iovec* remote,
+                                        std::size_t remote_count, std::size_t bytes);
+
 /// The process has the word now: before something is written to its memory, which no system call
 /// can prove. UCS_OK, UCS_ERR_CONNECTION_RESET, or UCS_ERR_REJECTED: not permitted.
 ucs_status_t process_prove(pid_t pid, const ProcessProof& proof);

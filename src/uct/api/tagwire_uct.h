@@ -2,8 +2,8 @@
 
 /// \file
 /// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the
-/// reason for unreachability, memory that is lent, counters, and human-readable descriptions of
-/// interfaces and endpoints. Everything here is named tagwire_*.
+/// reason for unreachability, memory that is lent, many pieces in one call, counters, and
+/// human-readable descriptions of interfaces and endpoints. Everything here is named tagwire_*.
 ///
 /// \par Threads
 /// As for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the version
@@ -190,6 +190,45 @@ TAGWIRE_API ucs_status_t tagwire_uct_ep_lend(uct_ep_h ep, const void* buffer, si
 TAGWIRE_API ucs_status_t tagwire_uct_ep_read_lent(uct_ep_h ep, const uct_iov_t* iov, size_t iovcnt,
                                                   const tagwire_uct_loan_t* loan,
                                                   uct_completion_t* comp);
+
+/// A put or get among several: `length` bytes, not 0, between `buffer`, in memory of `memh`, and
+/// `remote_addr`, in the peer's memory of `rkey`.
+typedef struct tagwire_uct_piece {
+    void* buffer;
+    size_t length;  ///< At most max_zcopy of the interface's put or get.
+    uint64_t remote_addr;
+    uct_mem_h memh;  ///< UCT_MEM_HANDLE_NULL where the memory domain needs none.
+    uct_rkey_t rkey;
+} tagwire_uct_piece_t;
+
+/// Begins puts of the first pieces, as many as there is room for, as if by uct_ep_put_zcopy() of
+/// each, in any order. Interfaces begin many at the price of few: of memory that loads and stores
+/// reach by copies alone, of another process by one system call for up to 1 023 pieces, over RDMA
+/// devices by chains of up to 64 requests that are given to the device together, and have one
+/// completion.
+///
+/// `pieces` is not read behind the call, the buffers are. Beforehand `comp->count` is at least 1;
+/// the call raises it by the completions that are to come for what it has begun, which lower it
+/// again. A piece that fails later is told by `comp->status`, but not which it was. Owner thread of
+/// the worker.
+///
+/// \retval UCS_OK  The first *begun_p have begun, which is at least one unless `count` is 0; those
+///     that no completion is to come for have ended.
+/// \retval UCS_ERR_NO_RESOURCE  Nothing has begun (*begun_p is 0): to be called again after
+///     progress.
+/// \retval UCS_ERR_INVALID_PARAM  As UCS_ERR_INVALID_ADDR; or an argument is NULL: *begun_p is as
+///     it was.
+/// \retval UCS_ERR_INVALID_ADDR  The first *begun_p have begun, and another one cannot: it is not
+///     inside the memory of its key, or one of those that were to move with it is not mapped.
+/// \retval any other error  As UCS_ERR_INVALID_ADDR: the statuses of uct_ep_put_zcopy().
+TAGWIRE_API ucs_status_t tagwire_uct_ep_put_pieces(uct_ep_h ep, const tagwire_uct_piece_t* pieces,
+                                                   size_t count, size_t* begun_p,
+                                                   uct_completion_t* comp);
+
+/// As tagwire_uct_ep_put_pieces(), of gets into the buffers.
+TAGWIRE_API ucs_status_t tagwire_uct_ep_get_pieces(uct_ep_h ep, const tagwire_uct_piece_t* pieces,
+                                                   size_t count, size_t* begun_p,
+                                                   uct_completion_t* comp);
 
 /// Receives one fact: `key` in lower case with underscores ("zcopy_path"), `value` as text (numbers
 /// in decimal, units in the key). Both are valid during the call.

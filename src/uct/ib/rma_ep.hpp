@@ -29,11 +29,15 @@ class RmaEp : public MessageEp {
     ucs_status_t atomic64_fetch(unsigned opcode, std::uint64_t value, std::uint64_t* result,
                                 std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp);
 
+    /// A function of MovePieces: chains of requests, of which the last has a completion.
+    static ucs_status_t move_pieces(uct_ep_h ep, const uct::Pieces& pieces, std::size_t* begun_p);
+
   protected:
     using MessageEp::MessageEp;
     ~RmaEp() = default;
 
   private:
+    ucs_status_t post_chain(const uct::Pieces& pieces, std::size_t* begun_p);
     ucs_status_t move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
                             std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
                             uct_completion_t* comp);

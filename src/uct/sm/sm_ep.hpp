@@ -75,6 +75,9 @@ class alignas(kCacheLine) SmEp : public uct::BaseEp {
     ucs_status_t fence(unsigned flags);
     ucs_status_t check(unsigned flags, uct_completion_t* comp);
 
+    /// A function of MovePieces.
+    static ucs_status_t move_pieces(uct_ep_h ep, const uct::Pieces& pieces, std::size_t* begun_p);
+
     [[nodiscard]] Link& link() const { return *link_p_; }
     bool failure_reported = false;
 
@@ -102,6 +105,8 @@ class alignas(kCacheLine) SmEp : public uct::BaseEp {
     ucs_status_t start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                                 std::size_t bytes, std::uint64_t remote_addr, const Target& target,
                                 uct_completion_t* comp);
+    ucs_status_t copy_direct(const uct::Pieces& pieces, std::size_t* begun_p);
+    ucs_status_t copy_in_process(const uct::Pieces& pieces, std::size_t* begun_p);
     template <class T>
     ucs_status_t atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr,
                         uct_rkey_t rkey, T* result, uct_completion_t* comp);

@@ -68,6 +68,7 @@ SmIface::SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options, const 
       force_(force) {
     seg_bytes_ = ucs::round_up(options.seg_bytes, kCacheLine);
     set_lending(loans);
+    set_move_pieces(&SmEp::move_pieces);
 }
 
 ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,

@@ -13,48 +13,9 @@
 #include "uct/sm/atomics.hpp"
 #include "uct/sm/sm_ep.hpp"
 #include "uct/sm/sm_iface.hpp"
+#include "uct/sm/sm_target.hpp"
 
 namespace tagwire::sm {
-
-namespace {
-
-ucs_status_t refuse(const SmRemoteKey& key) {
-    TW_LOG_DEBUG("remote access by key 0x%x, which its owner has deregistered", key.packed.key);
-    return UCS_ERR_INVALID_ADDR;
-}
-
-}  // namespace
-
-/// The remote memory of an operation. resolve() leaves the key's generation to the functions here,
-/// one of which each operation calls: a write needs no look at it but the one within its word.
-struct SmEp::Target {
-    std::byte* direct = nullptr;  // null: by the link's copy path
-    const SmRemoteKey* key = nullptr;
-    KeyGuard guard;
-
-    /// Whether the key is good now. Each later step of a transfer looks again.
-    [[nodiscard]] ucs_status_t check() const { return guard.is_good() ? UCS_OK : refuse(*key); }
-    /// By stores; an owner whose key ends waits for them.
-    template <class Store>
-    ucs_status_t write(const Link& link, Store store) const {
-        {
-            const Writing writing(link.writer);
-            if (guard.is_good()) {
-                store();
-                return UCS_OK;
-            }
-        }
-        return refuse(*key);  // logs, which an owner need not wait for
-    }
-    /// By loads; what was read counts only if the key is good afterwards, too.
-    template <class Load>
-    ucs_status_t read(Load load) const {
-        if (!guard.is_good()) [[unlikely]]
-            return refuse(*key);
-        load();
-        return guard.status();
-    }
-};
 
 ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
                            Target* target_p) {

@@ -36,6 +36,7 @@ DcIface::DcIface(ib::IbMd& md, uct::Worker& worker, const DcOptions& options)
       lender_(*this, flow_, options) {
     source = &lender_;
     flow = &flow_;
+    set_move_pieces(&ib::RmaEp::move_pieces);
 }
 
 ucs_status_t DcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,

@@ -20,6 +20,7 @@ RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
       retries_(options.retries) {
     source = this;
     flow = &credits_;
+    set_move_pieces(&ib::RmaEp::move_pieces);
 }
 
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
