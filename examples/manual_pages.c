@@ -360,7 +360,7 @@ static void listen_and_connect(tw_worker_h server, tw_ep_h* accepted, tw_worker_
                                             .arg = connected};
     tw_listener_h listener;
     check(tw_listen(server, "127.0.0.1:0", &listening, &listener), "tw_listen");
-    tw_listener_attr_t attr = {.struct_bytes = sizeof attr};
+    tw_listener_attr_t attr = {TW_INIT(tw_listener_attr_t)};
     check(tw_listener_query(listener, &attr), "tw_listener_query");
     check(tw_ep_connect(client, attr.address, &connecting), "tw_ep_connect");
     while (*connected == NULL || *accepted == NULL) {
@@ -450,6 +450,32 @@ static void put_and_get(tw_worker_h worker, tw_ep_h ep, const void* packed, size
     tw_key_free(key);
 }
 
+static void put_and_get_lists(tw_worker_h worker, tw_ep_h ep, tw_key_h key, uint64_t address) {
+    uint64_t out[4] = {1, 2, 3, 4}, in[4] = {0};
+    const tw_piece_t pieces[] = {{&out[0], address + 64, sizeof out[0], key, NULL},
+                                 {&out[3], address + 96, sizeof out[3], key, NULL}};
+    const tw_stride_t stride = {.local = &in[0],
+                                .remote = address + 64,
+                                .length = sizeof in[0],
+                                .count = 2,
+                                .local_distance = sizeof in[0],
+                                .remote_distance = 32,
+                                .key = key};
+    const tw_list_t to = {TW_INIT(tw_list_t), .pieces = pieces, .piece_count = 2};
+    const tw_list_t from = {TW_INIT(tw_list_t), .strides = &stride, .stride_count = 1};
+    const tw_op_t fenced = {TW_INIT(tw_op_t), .flags = TW_OP_FENCE};
+    tw_request_h request = NULL;
+    finish(tw_put_list(ep, &to, NULL, &request), &request);
+    finish(tw_get_list(ep, &from, &fenced, &request), &request);
+    printf("read %llu and %llu\n", (unsigned long long)in[0], (unsigned long long)in[1]);
+    // Again and again.
+    tw_prepared_h prepared;
+    check(tw_prepare(worker, TW_RMA_PUT, &to, &prepared), "tw_prepare");
+    for (int i = 0; i < 3; ++i)
+        finish(tw_run_prepared(ep, prepared, &fenced, &request), &request);
+    tw_prepared_free(prepared);
+}
+
 static void explain_key(tw_ep_h ep, tw_key_h key, uint64_t address) {
     void* local = NULL;
     if (tw_key_pointer(ep, key, address, &local) == TW_OK)
@@ -514,6 +540,7 @@ static void run_one_sided(tw_context_h context, tw_worker_h worker, tw_ep_h ep) 
     put_and_get(worker, ep, packed, length);
     tw_key_h key;
     check(tw_key_unpack(worker, packed, length, &key), "tw_key_unpack");
+    put_and_get_lists(worker, ep, key, (uint64_t)(uintptr_t)number);
     explain_key(ep, key, (uint64_t)(uintptr_t)number);
     tw_key_free(key);
     if (*number != 42) {

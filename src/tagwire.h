@@ -36,6 +36,7 @@
 #include <protocols/api/tw_def.h>
 #include <protocols/api/tw_endpoint.h>
 #include <protocols/api/tw_explain.h>
+#include <protocols/api/tw_list.h>
 #include <protocols/api/tw_listen.h>
 #include <protocols/api/tw_memory.h>
 #include <protocols/api/tw_message.h>

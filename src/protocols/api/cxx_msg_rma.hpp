@@ -4,6 +4,7 @@
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_RMA_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_RMA_HPP
 
+#include <protocols/api/tw_list.h>
 #include <protocols/api/tw_rma.h>
 #include <protocols/api/cxx_msg_ep.hpp>
 
@@ -116,9 +117,63 @@ class RemoteMemory {
                 "tw_atomic_cswap"};
     }
 
+    /// A piece of a list: `data` and as many bytes at `offset`. `mem`: the handle of the memory
+    /// that has the data, or null.
+    [[nodiscard]] tw_piece_t piece(std::span<const std::byte> data, std::uint64_t offset,
+                                   tw_mem_h mem = nullptr) const {
+        return {const_cast<std::byte*>(data.data()), attr_.address + offset, data.size(), key(),
+                mem};
+    }
+
   private:
     detail::Owner<tw_key_h, tw_key_free> key_;
     tw_key_attr_t attr_{};
+};
+
+/// A list of puts or gets; it refers to the pieces and strides.
+inline tw_list_t list_of(std::span<const tw_piece_t> pieces,
+                         std::span<const tw_stride_t> strides = {}) {
+    tw_list_t list{};
+    list.pieces = pieces.data();
+    list.piece_count = pieces.size();
+    list.strides = strides.data();
+    list.stride_count = strides.size();
+    return list;
+}
+
+/// As tw_put_list(). Pieces, strides and their keys stay until the completion.
+inline Status put_list(const Endpoint& ep, std::span<const tw_piece_t> pieces,
+                       std::span<const tw_stride_t> strides = {}, OpArgs args = {}) {
+    const tw_list_t list = list_of(pieces, strides);
+    return {tw_put_list(ep.get(), &list, args.op(), args.request()), "tw_put_list"};
+}
+/// As tw_get_list(); as put_list().
+inline Status get_list(const Endpoint& ep, std::span<const tw_piece_t> pieces,
+                       std::span<const tw_stride_t> strides = {}, OpArgs args = {}) {
+    const tw_list_t list = list_of(pieces, strides);
+    return {tw_get_list(ep.get(), &list, args.op(), args.request()), "tw_get_list"};
+}
+
+/// A list that is used again and again (tw_prepare()). Destroy it before the worker.
+class Prepared {
+  public:
+    /// Throws for lists that are refused. `kind`: TW_RMA_PUT or TW_RMA_GET.
+    Prepared(const Worker& worker, tw_rma_kind_t kind, std::span<const tw_piece_t> pieces,
+             std::span<const tw_stride_t> strides = {}) {
+        const tw_list_t list = list_of(pieces, strides);
+        tw_prepared_h prepared = nullptr;
+        check(tw_prepare(worker.get(), kind, &list, &prepared), "tw_prepare");
+        prepared_.reset(prepared);
+    }
+
+    [[nodiscard]] tw_prepared_h get() const { return prepared_.get(); }
+    /// As tw_run_prepared().
+    Status run(const Endpoint& ep, OpArgs args = {}) const {
+        return {tw_run_prepared(ep.get(), get(), args.op(), args.request()), "tw_run_prepared"};
+    }
+
+  private:
+    detail::Owner<tw_prepared_h, tw_prepared_free> prepared_;
 };
 
 }  // namespace msg

@@ -10,6 +10,7 @@
 
 #include "protocols/api/tw_rma.h"
 #include "protocols/request/request.hpp"
+#include "protocols/request/rma_list.hpp"
 #include "protocols/wire/rma_messages.hpp"
 #include "ucs/datastruct/queue.hpp"
 
@@ -26,6 +27,7 @@ struct RmaPiece : uct_completion_t {
     Request* request = nullptr;    // nullptr: it has ended
     std::uint64_t offset = 0;      // of a get: where the data goes in its buffer
     std::uint64_t value = 0;       // of an atomic: what was there before
+    std::byte* to = nullptr;       // of a list: where the data goes
     ucs::ListLink<RmaPiece> link;  // among those of its operation
 };
 
@@ -34,6 +36,23 @@ enum class RmaPhase : std::uint8_t {
     kNotice,  // the target is told, if that is wanted
     kAck,     // its end there is asked for, if that is wanted
     kEnd,     // the owner's acknowledgement is awaited
+};
+
+/// A list beside its operation.
+struct ListOp {
+    explicit ListOp(const RmaList& of) : list(of) {}
+
+    static constexpr std::uint8_t kNoDomain = UINT8_MAX;
+
+    const RmaList list;
+    ListCursor next;                  // what is copied, sent or asked for next
+    ListCursor coming;                // of a get by messages: behind `part`
+    ListPart part{};                  // whose data comes; its length is 0: none
+    std::size_t got = 0;              // of its bytes
+    std::size_t asked = 0;            // bytes
+    unsigned replies = 0;             // that are to come
+    std::uint8_t domain = kNoDomain;  // of the peer, for which this was found out:
+    bool is_reached = false;          // the lane reaches the memory of each key
 };
 
 /// An operation as a call asks for it, but its local buffer.
@@ -61,6 +80,7 @@ struct RmaOp : RmaWish {
     bool awaits_down = false;  // the target is to end its side of a lost rail first
     // The window of that one has its notice, which has not gone.
     RmaSender* owes_notice = nullptr;
+    ListOp* list = nullptr;
     ucs_status_t status = UCS_OK;  // the first failure
     ucs::List<RmaPiece, &RmaPiece::link> pieces;
 };

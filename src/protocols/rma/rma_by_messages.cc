@@ -97,6 +97,10 @@ ucs_status_t RmaSender::ask(Request& request) {
     return waits ? UCS_INPROGRESS : UCS_OK;
 }
 
+ucs_status_t RmaSender::send_request(const RmaRequest& message) {
+    return send_alone(to_.lane.ep, AmId::kRmaRequest, message);
+}
+
 ucs_status_t RmaSender::send_notice(const Request& request) {
     const RmaOp& op = *request.rma;
     Notice message{};
@@ -105,6 +109,7 @@ ucs_status_t RmaSender::send_notice(const Request& request) {
     message.at = {op.key->memory().memory, op.address};
     message.length = request.buffer.length;
     message.imm = request.done.imm;
+    message.is_list = op.list != nullptr ? 1 : 0;
     return send_alone(to_.lane.ep, AmId::kNotice, message);
 }
 
@@ -114,6 +119,8 @@ bool RmaSender::on_data(const GetMessage& message, Request* request) {
     if (request == nullptr || !to_.peer.lane.is_of(request->ep) || request->rma == nullptr)
         return false;
     const RmaOp& op = *request->rma;
+    if (op.list != nullptr)
+        return on_list_data(message, *request);
     const bool has_data = op.kind == RmaKind::kGet || op.kind == RmaKind::kKeys;
     if (!has_data || !op.by_messages || op.has_reply || message.head.offset != request->offset ||
         message.data.size() > request->buffer.length - request->offset)
@@ -141,8 +148,14 @@ bool RmaSender::on_reply(RmaReply message, Request* request) {
     if (request == nullptr || !to_.peer.lane.is_of(request->ep) || request->rma == nullptr ||
         !request->rma->by_messages || request->rma->has_reply)
         return false;
-    --unanswered_;
     RmaOp& op = *request->rma;
+    if (op.list != nullptr && op.kind == RmaKind::kGet) {
+        if (op.list->replies == 0)
+            return false;
+        on_list_reply(*request, status);
+        return true;
+    }
+    --unanswered_;
     op.has_reply = true;
     if (status == UCS_OK && op.kind == RmaKind::kGet && request->offset != request->buffer.length)
         status = UCS_ERR_IO_ERROR;

@@ -10,8 +10,11 @@
 namespace tagwire::proto {
 
 ucs_status_t RmaOps::open() {
-    const ucs_status_t status =
+    ucs_status_t status =
         ops_.init({.name = "one-sided operations", .element_bytes = sizeof(RmaOp)});
+    if (status == UCS_OK)
+        status =
+            lists_.init({.name = "lists of one-sided operations", .element_bytes = sizeof(ListOp)});
     if (status != UCS_OK)
         return status;
     return pieces_.init(
@@ -23,7 +26,18 @@ bool RmaOps::add(Request& request, const RmaWish& wish) {
     if (memory == nullptr)
         return false;
     request.rma = ::new (memory) RmaOp(wish);
-    wish.key->hold();
+    if (wish.key != nullptr)
+        wish.key->hold();
+    return true;
+}
+
+bool RmaOps::add_list(Request& request, const RmaList& list) {
+    void* memory = lists_.get();
+    if (memory == nullptr)
+        return false;
+    request.rma->list = ::new (memory) ListOp(list);
+    if (list.prepared != nullptr)
+        list.prepared->hold();
     return true;
 }
 
@@ -36,7 +50,13 @@ void RmaOps::end(Request& request) {
         op->owes_notice->notice_is_off();
     if (op->kind == RmaKind::kKeys)
         op->key->question_ended();
-    op->key->let_go();
+    if (ListOp* const list = op->list) {
+        if (list->list.prepared != nullptr)
+            list->list.prepared->let_go();
+        lists_.put(list);
+    }
+    if (op->key != nullptr)
+        op->key->let_go();
     op->~RmaOp();
     ops_.put(op);
 }

@@ -62,6 +62,8 @@ class RmaOps {
     ucs_status_t open();
     /// Gives the request its operation, and holds the key. False: out of memory.
     [[nodiscard]] bool add(Request& request, const RmaWish& wish);
+    /// The request, which has its operation, moves a list. False: out of memory.
+    [[nodiscard]] bool add_list(Request& request, const RmaList& list);
     /// The request ends; its pieces end by themselves.
     void end(Request& request);
     /// nullptr: out of memory.
@@ -73,6 +75,7 @@ class RmaOps {
     static void ended(uct_completion_t* self);
 
     ucs::Mpool ops_;
+    ucs::Mpool lists_;
     ucs::Mpool pieces_;
 };
 

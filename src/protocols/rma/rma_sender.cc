@@ -112,6 +112,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     if (!to_.ops.add(*request, call.what) ||
+        (call.pieces != nullptr && !to_.ops.add_list(*request, *call.pieces)) ||
         !requests.set_buffer(*request, call.base, call.length, call.list, call.count,
                              call.op == nullptr ? nullptr : call.op->mem)) {
         requests.release(*request);
@@ -145,7 +146,7 @@ bool RmaSender::try_atomic(const RmaWish& wish, const LaneKey& key) {
 }
 
 ucs_status_t RmaSender::start(Request& request) {
-    if (request.rma->kind != RmaKind::kKeys)
+    if (request.rma->kind != RmaKind::kKeys && request.rma->key != nullptr)
         to_.peer.lane.want_keys(*request.rma->key);
     if ((request.flags & TW_OP_IMM) != 0 &&
         std::exchange(request.rma->owes_notice, this) == nullptr)
@@ -250,6 +251,8 @@ bool RmaSender::is_asked(const Request& request) const {
     const RmaOp& op = *request.rma;
     if (op.kind == RmaKind::kKeys || op.by_messages)
         return true;
+    if (op.list != nullptr)
+        return !is_list_reached(op);
     const LaneKey* key = key_for(op);
     if (op.kind != RmaKind::kAtomic)
         return key == nullptr && request.buffer.length > 0;
@@ -283,12 +286,14 @@ ucs_status_t RmaSender::put(Request& request) {
     const std::size_t length = request.buffer.length;
     if (length == 0)
         return UCS_OK;
+    if (request.rma->list != nullptr)
+        return move_list(request);
     const LaneKey* key = request.rma->by_messages ? nullptr : key_for(*request.rma);
     if (key == nullptr)
         return put_by_messages(request);
     if (request.offset == 0 && (request.flags & TW_OP_INJECT) == 0 &&
         may_transfer(RmaKind::kPut, length, request.buffer.memory != nullptr)) {
-        const ucs_status_t status = make_transfer(request, *key);
+        const ucs_status_t status = make_transfer(request, key);
         if (status != UCS_ERR_NO_MEMORY)
             return status;
     }
@@ -334,6 +339,8 @@ ucs_status_t RmaSender::get(Request& request) {
     if (request.buffer.length == 0)
         return UCS_OK;
     RmaOp& op = *request.rma;
+    if (op.list != nullptr)
+        return move_list(request);
     if (op.by_messages)
         return answer_of(op);
     const LaneKey* key = key_for(op);
@@ -341,7 +348,7 @@ ucs_status_t RmaSender::get(Request& request) {
         return ask(request);
     if (request.offset == 0 &&
         may_transfer(RmaKind::kGet, request.buffer.length, request.buffer.memory != nullptr)) {
-        const ucs_status_t status = make_transfer(request, *key);
+        const ucs_status_t status = make_transfer(request, key);
         if (status != UCS_ERR_NO_MEMORY)
             return status;
     }

@@ -39,6 +39,7 @@ struct RmaCall {
     std::size_t count;
     const tw_op_t* op;
     tw_request_h* request_p;
+    const RmaList* pieces = nullptr;  // of a list, else null
 };
 
 struct LaneKey;
@@ -50,7 +51,7 @@ struct RmaLane {
     std::size_t get_end = 0;
     // The peer's memory domain that it leads to; no key is there of the last of these.
     std::uint8_t peer_domain = kKeyDomainsMax;
-    // Of the keys that it may be used with (RemoteKey::use).
+    // As RemoteKey::use of the keys that it may be used with.
     std::uint64_t key_use = 0;
 };
 
@@ -114,13 +115,22 @@ class RmaSender {
     ucs_status_t put_by_messages(Request& request);
     ucs_status_t get(Request& request);
     ucs_status_t get_pieces(Request& request, const LaneKey& key);
-    ucs_status_t make_transfer(Request& request, const LaneKey& key);
+    ucs_status_t make_transfer(Request& request, const LaneKey* key);
     void transfer_ended(Request& request, ucs_status_t status);
     void await_down(Request& request);
     ucs_status_t atomic(Request& request);
     ucs_status_t atomic_by_lane(Request& request, const LaneKey& key);
     ucs_status_t emulate(Request& request, const LaneKey& key);
     ucs_status_t ask(Request& request);
+    bool is_list_reached(const RmaOp& op) const;
+    ucs_status_t move_list(Request& request);
+    ucs_status_t put_list_copied(Request& request);
+    ucs_status_t get_list_copied(Request& request);
+    ucs_status_t put_list_by_messages(Request& request);
+    ucs_status_t ask_list(Request& request);
+    bool on_list_data(const GetMessage& message, Request& request);
+    void on_list_reply(Request& request, ucs_status_t status);
+    ucs_status_t send_request(const RmaRequest& message);
     ucs_status_t send_notice(const Request& request);
     ucs_status_t acknowledge(Request& request);
     void settle(Request& request, ucs_status_t status);

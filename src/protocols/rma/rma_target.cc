@@ -177,11 +177,11 @@ void RmaTarget::on_atomic(const RmaRequest& message) {
 void RmaTarget::on_notice(const Notice& message) {
     bool is_counted = false;
     // Refused: so was the put, or the program has unmapped the memory since.
-    if (use(to_, message.at, message.length, TW_ACCESS_WRITE,
-            [&](const Memory& memory, const std::byte*) {
-                is_counted = memory.counts_puts();
-                return UCS_OK;
-            }) != UCS_OK)
+    const std::uint64_t there = message.is_list == 1 ? 0 : message.length;
+    if (use(to_, message.at, there, TW_ACCESS_WRITE, [&](const Memory& memory, const std::byte*) {
+            is_counted = memory.counts_puts();
+            return UCS_OK;
+        }) != UCS_OK)
         return;
     tw_completion_t done{};
     done.flags = TW_DONE_REMOTE | TW_DONE_PUT | TW_DONE_IMM;

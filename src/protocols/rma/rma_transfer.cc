@@ -11,11 +11,13 @@
 #include "protocols/rma/rma_sender.hpp"
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/wire/control_message.hpp"
+#include "ucs/debug/check.hpp"
 
 namespace tagwire::proto {
 
-/// UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the buffer cannot be registered.
-ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
+/// `key`: the lane's, null of a list. UCS_INPROGRESS: begun() begins it. UCS_ERR_NO_MEMORY: the
+/// buffer cannot be registered.
+ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey* key) {
     const Domain& domain = to_.lane.rail().domain();
     const std::size_t index = to_.lane.rail().domain_index();
     const bool is_put = request.rma->kind == RmaKind::kPut;
@@ -34,12 +36,19 @@ ucs_status_t RmaSender::make_transfer(Request& request, const LaneKey& key) {
                 own.transfer_ended(done, status);
         });
     transfer->mover = this;
+    if (request.rma->list != nullptr)
+        transfer->list = &request.rma->list->list;
     TransferPart& own = transfer->own;
-    own.key = key.bundle;  // which the operation holds
+    if (key != nullptr)
+        own.key = key->bundle;  // which the operation holds
     own.end = request.buffer.length;
     transfer->is_put = is_put;
     transfer->address = request.rma->address;
-    if (request.buffer.memory != nullptr) {
+    own.domain = index;
+    own.peer_domain = to_.rma_lane.peer_domain;
+    if (transfer->list != nullptr) {
+        TW_ASSERT(transfer->list->bytes == request.buffer.length);  // each piece has its handle
+    } else if (request.buffer.memory != nullptr) {
         own.memh = request.buffer.memory->handle(index);
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
         own.cached =
@@ -57,7 +66,8 @@ void RmaSender::begun(Request& request) {
     if (request.transfer == nullptr)
         return;
     KeyList keys;
-    request.rma->key->list(&keys);
+    if (request.rma->list == nullptr)
+        request.rma->key->list(&keys);
     to_.peer.lane.begin_transfer(request, keys.all(), false);
 }
 

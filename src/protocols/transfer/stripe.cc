@@ -17,6 +17,8 @@ namespace tagwire::proto {
 /// nullptr: this message cannot go over that rail.
 std::unique_ptr<TransferPart> Stripes::make_part(const Request& request, StripeLane& lane,
                                                  std::span<const std::byte> keys) const {
+    if (request.transfer->list != nullptr)
+        return make_list_part(request, lane);
     const Domain& domain = lane.rail.domain();
     const std::size_t index = lane.rail.domain_index();
     const auto key = key_of(keys, to_.connector.domain_of_peer(lane.connection.peer_rail()));
@@ -37,6 +39,24 @@ std::unique_ptr<TransferPart> Stripes::make_part(const Request& request, StripeL
     if (uct_rkey_unpack(domain.component, key.data(), &part->key) != UCS_OK)
         return nullptr;
     part->component = domain.component;
+    part->lane = &lane;
+    part->transfer = request.transfer;
+    return part;
+}
+
+/// As make_part(), of a list: the lane has a key of each memory.
+std::unique_ptr<TransferPart> Stripes::make_list_part(const Request& request,
+                                                      StripeLane& lane) const {
+    const Domain& domain = lane.rail.domain();
+    const RmaList& list = *request.transfer->list;
+    const std::uint8_t peer_domain = to_.connector.domain_of_peer(lane.connection.peer_rail());
+    const bool needs_handles = (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0;
+    if (peer_domain >= kKeyDomainsMax || (needs_handles && !list.has_all_handles) ||
+        !list.for_keys([&](tw_key_h key) { return has_lane_key(key, peer_domain, domain); }))
+        return nullptr;
+    auto part = std::make_unique<TransferPart>();
+    part->domain = lane.rail.domain_index();
+    part->peer_domain = peer_domain;
     part->lane = &lane;
     part->transfer = request.transfer;
     return part;
@@ -66,11 +86,17 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
         return;
     transfer.own.end = parts[0];
     std::uint64_t at = parts[0];
+    ListCursor place;
+    if (transfer.list != nullptr)
+        place.skip(*transfer.list, parts[0]);
     for (std::size_t i = 1; i < members_.size(); ++i) {
         if (parts[i] == 0)
             continue;
         TransferPart& part = *possible[i];
         part.begin = part.next = at;
+        part.cursor = place;
+        if (transfer.list != nullptr)
+            place.skip(*transfer.list, parts[i]);
         at += parts[i];
         part.end = at;
         members_[i]->rail.striped_bytes += parts[i];

@@ -137,6 +137,7 @@ class Stripes : public ucs::FromReserve {
     void lose(StripeLane& lane);
     std::unique_ptr<TransferPart> make_part(const Request& request, StripeLane& lane,
                                             std::span<const std::byte> keys) const;
+    std::unique_ptr<TransferPart> make_list_part(const Request& request, StripeLane& lane) const;
 
     const StripesPorts to_;
     bool has_chosen_ = false;

@@ -41,6 +41,8 @@ ucs_status_t TransferPart::move_piece(uct_ep_h ep, const uct_iov_t& iov) {
 bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
     if (transfer->reads_whole())
         return read_whole(ep);
+    if (transfer->list != nullptr)
+        return begin_list(ep, rail);
     const Request& request = *transfer->request;
     const auto& cap = rail.attr().cap;
     const std::size_t most =
@@ -143,9 +145,10 @@ void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {
 
 /// As pieces_ended(), for the part of a lane beside the endpoint's own.
 void Transfer::lane_part_ended(TransferPart& part, ucs_status_t result) {
-    if (result == UCS_OK && part.next < part.end && !part.lane->has_failed)
+    // Where the own part has failed, or was canceled, no other piece begins.
+    if (result == UCS_OK && part.next < part.end && !part.lane->has_failed && status == UCS_OK)
         return part.lane->push(part);
-    part.has_ended = result == UCS_OK && part.next == part.end;
+    part.has_ended = result == UCS_OK && (part.next == part.end || status != UCS_OK);
     part.is_lost = !part.has_ended;
     if (part.is_lost && !part.lane->has_failed) {
         part.done.count = 1;  // holds the transfer: the end of the lane may end the request
@@ -173,6 +176,10 @@ void Transfer::check() {
             has_lost_rail = true;
             own.begin = own.next = part->begin;
             own.end = part->end;
+            if (list != nullptr) {
+                own.cursor = {};
+                own.cursor.skip(*list, own.begin);
+            }
             own.has_ended = false;
             return to_.lane.push_data(*request);
         }

@@ -25,6 +25,7 @@
 #include "protocols/port/worker_port.hpp"
 #include "protocols/request/reg_leases.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/request/rma_list.hpp"
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -51,8 +52,12 @@ struct TransferPart : ucs::FromReserve {
     uct_component_h component = nullptr;
     uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
     RegLease* cached = nullptr;            // the region of the cache that memh is of
-    bool is_waiting = false;               // in the queue of `lane`
-    bool is_lost = false;                  // `lane` has failed
+    // Of a list: where `next` is, our domain, and the peer's that the keys are of.
+    ListCursor cursor;
+    std::size_t domain = 0;
+    std::uint8_t peer_domain = 0;
+    bool is_waiting = false;  // in the queue of `lane`
+    bool is_lost = false;     // `lane` has failed
     bool has_ended = false;
     OwnedBy<uct_completion_t, TransferPart> done{};
     ucs::QueueLink<TransferPart> link;
@@ -65,6 +70,8 @@ struct TransferPart : ucs::FromReserve {
     /// Begins as many pieces as may be under way at a time; they end together, after release().
     /// False: the transport has no room for the first.
     bool begin_pieces(uct_ep_h ep, const Rail& rail);
+    /// As begin_pieces(), of a list of puts or gets.
+    bool begin_list(uct_ep_h ep, const Rail& rail);
     /// As begin_pieces(), of a list into which all that is lent is read at once.
     bool read_whole(uct_ep_h ep);
     /// The caller has the part out of its queue: its pieces may end, also in this call.
@@ -110,6 +117,7 @@ struct Transfer : ucs::FromReserve {
     bool has_lost_rail = false;     // the own lane has moved a lost part again
     Timing timing;                  // of a read that the receiver may learn from
     std::uint64_t address = 0;      // of the peer's memory
+    const RmaList* list = nullptr;  // not null: pieces here and there in place of one range
     tagwire_uct_loan_t loan{};      // is_lent
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
     Endpoint* failed_ep = nullptr;  // whose failure is told after the end

@@ -27,7 +27,7 @@ bool decode(WireBytes bytes, GetMessage* message) {
 }
 
 bool decode(WireBytes bytes, Notice* message) {
-    return take_all(bytes, message) && message->kind == RmaKind::kPut;
+    return take_all(bytes, message) && message->kind == RmaKind::kPut && message->is_list <= 1;
 }
 
 }  // namespace tagwire::proto

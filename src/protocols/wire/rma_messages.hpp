@@ -91,8 +91,9 @@ struct GetMessage {
 /// An operation has taken effect, and the owner is to be told.
 struct Notice {
     std::uint32_t sender;
-    RmaKind kind;  // kPut
-    std::uint8_t reserved[3];
+    RmaKind kind;          // kPut
+    std::uint8_t is_list;  // 1: `at` is the first piece, `length` the bytes of all
+    std::uint8_t reserved[2];
     MemoryRange at;
     std::uint64_t length;
     std::uint64_t imm;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <string>
 
 #include "common/child.hpp"
@@ -50,6 +51,15 @@ class User {
                               nullptr));
         begun(tw_atomic_fetch(ep_, TW_ATOMIC_MAX, TW_INT32, &one_, &before_, address_, key_, &how,
                               nullptr));
+        tw_stride_t stride{data_.data(), address_, 100, kBytes / 128, 128, 128, key_, nullptr};
+        tw_list_t list{};
+        list.strides = &strides_.emplace_back(stride);
+        list.stride_count = 1;
+        const tw_op_t whole = op(TW_OP_DELIVERY_COMPLETE);
+        begun(tw_put_list(ep_, &list, &whole, nullptr));
+        stride.local = read_.data();
+        list.strides = &strides_.emplace_back(stride);
+        begun(tw_get_list(ep_, &list, &how, nullptr));
         const tw_op_t fenced = op(TW_OP_FENCE);
         begun(tw_put(ep_, data_.data(), 8, address_, key_, &fenced, nullptr));
         const tw_op_t flush = op(0);
@@ -73,6 +83,7 @@ class User {
     tw_ep_h ep_;
     tw_key_h key_;
     std::uint64_t address_;
+    std::deque<tw_stride_t> strides_;
     Bytes data_ = pattern(kBytes, 1);
     Bytes read_ = Bytes(kBytes);
     std::uint64_t one_ = 1, before_ = 0;

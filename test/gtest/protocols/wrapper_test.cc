@@ -521,6 +521,12 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
     EXPECT_EQ(sum, 3U);
     EXPECT_EQ(end([&](msg::Request& request) { return remote.putv(self_, list, 80, request); }),
               TW_OK);
+    const tw_piece_t piece[] = {remote.piece(std::as_bytes(std::span(&sum, 1)), 200)};
+    const msg::Prepared put(worker_, TW_RMA_PUT, piece);
+    EXPECT_EQ(end([&](auto& request) { return put.run(self_, request); }), TW_OK);
+    EXPECT_EQ(end([&](auto& request) { return msg::get_list(self_, piece, {}, request); }), TW_OK);
+    EXPECT_EQ(sum, 3U);
+    EXPECT_EQ(end([&](auto& request) { return msg::put_list(self_, piece, {}, request); }), TW_OK);
     EXPECT_THROW(msg::RemoteMemory(worker_, bytes("no key")), msg::Error);
     EXPECT_THROW(msg::Memory::allocate(context_, 0), msg::Error);
 }

@@ -73,6 +73,31 @@ class RmaSenderPart : public testing::Test {
         request->in_call = true;  // it stays until the test has looked at it
         return request;
     }
+    /// `count` pieces of `bytes`, each one byte from the next in the memory of the peer.
+    proto::RmaList list_of(std::size_t count, std::size_t bytes) {
+        buffer_.assign(count * bytes, std::byte{1});
+        pieces_.clear();
+        pieces_.reserve(count);
+        for (std::size_t i = 0; i < count; ++i)
+            pieces_.push_back(
+                {buffer_.data() + i * bytes, kAddress + i * (bytes + 1), bytes, key_, nullptr});
+        return {.pieces = pieces_.data(), .piece_count = count, .bytes = count * bytes};
+    }
+    /// As made(), of a list.
+    Request* made(RmaKind kind, const proto::RmaList& list, std::uint32_t flags = 0) {
+        tw_op_t op{};
+        op.flags = flags;
+        const std::size_t before = peer_.fake.submitted.size();
+        const tw_status_t status =
+            sender_.call({wish(kind), nullptr, list.bytes, nullptr, 0, &op, nullptr, &list});
+        if (peer_.fake.submitted.size() == before)
+            return nullptr;
+        EXPECT_EQ(status, TW_INPROGRESS);
+        Request* const request = peer_.fake.submitted.back();
+        request->ep = as_endpoint(peer_);
+        request->in_call = true;
+        return request;
+    }
     /// One that has begun and waits for the owner.
     Request& asked(RmaKind kind, std::size_t length, std::uint32_t flags = 0) {
         Request* const request = made(wish(kind), length, flags);
@@ -134,6 +159,7 @@ class RmaSenderPart : public testing::Test {
     RmaSender sender_{{worker_.port, ops_, peer_, lane_, rma_lane_, window_, flushes_}};
     proto::RemoteKey* key_ = nullptr;
     std::vector<std::byte> buffer_;
+    std::vector<tw_piece_t> pieces_;
 };
 
 // ---- Calls
@@ -173,6 +199,72 @@ TEST_F(RmaSenderPart, one_that_the_queue_refuses_is_released) {
     EXPECT_EQ(call(wish(RmaKind::kPut), 8), TW_ERR_NO_RESOURCE);
     EXPECT_EQ(worker_.requests.in_use(), 0U);
     EXPECT_EQ(peer_.fake.written, 0U);
+}
+
+// ---- Lists by messages
+
+TEST_F(RmaSenderPart, a_list_of_puts_is_one_put_in_parts_and_goes_on_where_it_stopped) {
+    Request* const request = made(RmaKind::kPut, list_of(5, 10));
+    EXPECT_TRUE(sender_.is_asked(*request));
+    uct_.room_for = 2;
+    EXPECT_EQ(sender_.start(*request), UCS_ERR_NO_RESOURCE);
+    EXPECT_TRUE(proto::has_begun(*request));
+    uct_.room_for = 100;
+    EXPECT_EQ(sender_.start(*request), UCS_OK);
+    ASSERT_EQ(uct_.sent.size(), 5U);
+    for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(uct_.sent[i].id, AmId::kPut);
+        EXPECT_EQ(sent<proto::PutPart>(i).to.address, kAddress + 11 * i);
+        EXPECT_EQ(sent<proto::PutPart>(i).is_last, i == 4 ? 1U : 0U);
+    }
+    EXPECT_TRUE(reply(nullptr));
+    EXPECT_FALSE(sender_.awaits_replies());
+}
+
+TEST_F(RmaSenderPart, a_list_of_gets_is_asked_for_in_portions_and_ends_with_the_last_reply) {
+    constexpr std::size_t kCount = 100;
+    Request* const request = made(RmaKind::kGet, list_of(kCount, 10));
+    EXPECT_EQ(sender_.start(*request), UCS_INPROGRESS);
+    EXPECT_EQ(uct_.sent.size(), 64U);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        EXPECT_FALSE(data(*request, 1, 4));   // not where it goes on
+        EXPECT_FALSE(data(*request, 0, 11));  // too much
+        EXPECT_TRUE(data(*request, 0, 4));
+        EXPECT_TRUE(data(*request, 4, 6));
+        EXPECT_TRUE(worker_.ends.empty() && reply(request));
+        go_on();
+    }
+    ASSERT_EQ(uct_.sent.size(), kCount);
+    for (std::size_t i = 0; i < kCount; ++i)
+        EXPECT_EQ(sent<proto::RmaRequest>(i).at.address, kAddress + 11 * i);
+    EXPECT_EQ(buffer_, std::vector<std::byte>(10 * kCount, std::byte{7}));
+    EXPECT_EQ(end_of(*request), UCS_OK);
+    EXPECT_FALSE(sender_.awaits_replies());
+    EXPECT_FALSE(reply(request));
+}
+
+TEST_F(RmaSenderPart, a_list_of_which_a_get_is_refused_ends_so_when_all_replies_have_come) {
+    Request* const request = made(RmaKind::kGet, list_of(3, 10));
+    EXPECT_EQ(sender_.start(*request), UCS_INPROGRESS);
+    EXPECT_TRUE(reply(request, UCS_ERR_INVALID_ADDR));
+    EXPECT_TRUE(data(*request, 0, 10));
+    EXPECT_TRUE(reply(request) && worker_.ends.empty());
+    EXPECT_TRUE(reply(request));  // without its data
+    EXPECT_EQ(end_of(*request), UCS_ERR_INVALID_ADDR);
+    EXPECT_FALSE(sender_.awaits_replies());
+}
+
+TEST_F(RmaSenderPart, a_list_of_gets_that_is_cancelled_asks_for_no_more) {
+    Request* const request = made(RmaKind::kGet, list_of(100, 10));
+    EXPECT_EQ(sender_.start(*request), UCS_INPROGRESS);
+    request->wants_cancel = true;
+    for (std::size_t i = 0; i < 64; ++i) {
+        EXPECT_TRUE(data(*request, 0, 10));
+        EXPECT_TRUE(reply(request));
+        go_on();
+    }
+    EXPECT_EQ(uct_.sent.size(), 64U);
+    EXPECT_EQ(end_of(*request), UCS_ERR_CANCELED);
 }
 
 // ---- Puts by messages
@@ -429,17 +521,21 @@ struct RmaSenderWorld : RmaSenderPart {
     }
     void TestBody() override {}
 
+    enum class Form { kPlain, kScattered, kPieces };
+
     /// A call, and its operation if that is not refused; both with that allocation failing.
-    Request* begin(unsigned long which, RmaKind kind, bool is_list) {
-        buffer_.assign(kBytes, std::byte{1});
+    Request* begin(unsigned long which, RmaKind kind, Form form) {
+        const proto::RmaList pieces_of_it = list_of(2, kBytes / 2);
+        const bool is_list = form == Form::kScattered;
         const tw_iov_t list[] = {{buffer_.data(), 100}, {buffer_.data() + 100, kBytes - 100}};
         const proto::RmaCall asked{wish(kind),
-                                   is_list ? nullptr : buffer_.data(),
+                                   form != Form::kPlain ? nullptr : buffer_.data(),
                                    kBytes,
                                    is_list ? list : nullptr,
                                    is_list ? 2U : 0U,
                                    nullptr,
-                                   nullptr};
+                                   nullptr,
+                                   form == Form::kPieces ? &pieces_of_it : nullptr};
         const FailingAllocation failing(which);
         const tw_status_t status = sender_.call(asked);
         if (peer_.fake.submitted.empty()) {
@@ -469,12 +565,13 @@ struct RmaSenderWorld : RmaSenderPart {
 
 TEST(RmaSenderMemory, a_call_that_has_no_memory_is_refused_and_its_steps_wait) {
     ASSERT_TRUE(ucs::reserve_open());
-    for (const bool is_list : {false, true}) {
+    using Form = RmaSenderWorld::Form;
+    for (const Form form : {Form::kPlain, Form::kScattered, Form::kPieces}) {
         for (unsigned long which = 1; which < 10; ++which) {
             RmaSenderWorld world;
             // The buffer is not registered: the data is copied piece by piece.
             world.domain().attr.cap.flags |= UCT_MD_FLAG_NEED_MEMH;
-            if (Request* const request = world.begin(which, RmaKind::kGet, is_list)) {
+            if (Request* const request = world.begin(which, RmaKind::kGet, form)) {
                 if (world.started == UCS_ERR_NO_RESOURCE)
                     world.started = world.start_again(*request);
                 EXPECT_EQ(world.started, UCS_INPROGRESS) << which;
@@ -489,7 +586,8 @@ TEST(RmaSenderMemory, a_transfer_that_has_no_memory_in_the_heap_begins) {
     ASSERT_TRUE(ucs::reserve_open());
     for (unsigned long which = 1; which < 10; ++which) {
         RmaSenderWorld world;
-        if (Request* const request = world.begin(which, RmaKind::kGet, false)) {
+        if (Request* const request =
+                world.begin(which, RmaKind::kGet, RmaSenderWorld::Form::kPlain)) {
             EXPECT_EQ(world.started, UCS_INPROGRESS) << which;
             EXPECT_NE(request->transfer, nullptr) << which;
             end_transfer(*request);
