@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/failure.hpp"
@@ -26,6 +27,24 @@ const InfoNode* child_of(const InfoNode& node, const std::string& name) {
 std::string fact_of(const InfoNode& node, const std::string& name) {
     const InfoNode* const child = child_of(node, name);
     return child == nullptr ? "" : value_text(child->value);
+}
+
+/// The list of transports and what it stands for on this machine, as a worker tells it. Empty: none
+/// can be made; the log says why.
+std::string transports() {
+    std::string text;
+    tw_context_h context = nullptr;
+    tw_worker_h worker = nullptr;
+    const auto take = [](void* to, const char* key, const char* value) {
+        if (std::string_view(key) == "transports")
+            *static_cast<std::string*>(to) = value;
+    };
+    if (tw_context_create(nullptr, &context) == TW_OK &&
+        tw_worker_create(context, nullptr, &worker) == TW_OK)
+        static_cast<void>(tw_worker_describe(worker, take, &text));
+    tw_worker_destroy(worker);
+    tw_context_destroy(context);
+    return text;
 }
 
 void say(const char* name, const std::string& what) {
@@ -134,7 +153,8 @@ void print_summary(const InfoFacts& facts) {
         else
             say(name == "ib" ? "RDMA" : name.c_str(), usable(component));
     }
-    say("transports", value_of(facts.config, "TAGWIRE_TRANSPORTS"));
+    const std::string meant = transports();
+    say("transports", meant.empty() ? value_of(facts.config, "TAGWIRE_TRANSPORTS") : meant);
     say("waiting", fact_of(facts.progress, "mode") + " (TAGWIRE_PROGRESS)");
     say("costs", costs(setting_of(facts.config, "TAGWIRE_CALIBRATION")));
     say("descriptors", descriptors());

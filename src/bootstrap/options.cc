@@ -46,7 +46,9 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, job)},
 };
 
-constexpr ucs::OptionTable kTable{"bootstrap", kOptions, sizeof(Options)};
+constexpr ucs::OptionTable kTable{
+    "bootstrap", kOptions, sizeof(Options),
+    "the processes of a job meet before they open contexts; set it in the environment"};
 
 }  // namespace
 

@@ -227,6 +227,20 @@ ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb, 
     return tagwire::ucs::no_memory(__func__);
 }
 
+ucs_status_t tagwire_config_check(const char* name, const char* value, char* reason,
+                                  size_t reason_bytes) try {
+    if (uct::has_null(__func__, {{"name", name}, {"value", value}}) ||
+        (reason_bytes > 0 && uct::has_null(__func__, {{"reason", reason}})))
+        return UCS_ERR_INVALID_PARAM;
+    std::string problem;
+    const ucs_status_t status = ucs::config_check(uct::all_option_tables(), name, value, &problem);
+    if (reason_bytes > 0)
+        reason[problem.copy(reason, reason_bytes - 1)] = '\0';
+    return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
+}
+
 ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;

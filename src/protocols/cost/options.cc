@@ -26,9 +26,11 @@ constexpr Option kOptions[] = {
      .type = OptionType::kString,
      .unit = "",
      .default_value = "auto",
-     .doc = "Transports of the messaging layer, separated by commas, each with or without a "
-            "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp; all: "
-            "those of virtual devices, too. A leading ^ leaves one out: ^tcp, or auto,^tcp.",
+     .doc =
+         "Transports of the messaging layer, separated by commas, each with or without a "
+         "device: sm,rc:mlx5_0:1. auto: sm, the transports of real RDMA devices, and tcp; all: "
+         "those of virtual devices, too. A list that begins with ^ names what is left out of auto: "
+         "^tcp,ud; in another list ^ leaves out one name: all,^tcp.",
      .offset = offsetof(Options, transports)},
     {.name = "RNDV_THRESHOLD",
      .type = OptionType::kBytes,

@@ -15,8 +15,10 @@
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker.hpp"
+#include "ucs/log/listeners.hpp"
 
 using namespace tagwire::proto;
+using tagwire::ucs::LogScope;
 using tagwire::ucs::read_sized;
 using tagwire::ucs::write_sized;
 
@@ -25,6 +27,7 @@ namespace {
 /// `address` null: memory is allocated.
 tw_status_t make_memory(const char* call, Context& context, void* address, size_t length,
                         const tw_mem_params_t* given, tw_mem_h* mem_p) {
+    const LogScope scope(context.log_id());
     if (given != nullptr && !tagwire::ucs::has_size(*given))
         return refuse_size(call, "params", given->struct_bytes, sizeof *given);
     const tw_mem_params_t params = given == nullptr ? tw_mem_params_t{} : read_sized(*given);
@@ -70,12 +73,13 @@ tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* c
         TW_REFUSE_SIZE(params);
     const auto chosen = params == nullptr ? tw_context_params_t{} : read_sized(*params);
     std::unique_ptr<Context> context;
-    const ucs_status_t status = Context::create(chosen.transports, &context);
-    if (status != UCS_OK)
-        return tw(status);
-    context->tag_sender_mask = chosen.tag_sender_mask;
-    *context_p = context.release();
-    return TW_OK;
+    if (chosen.options == nullptr && chosen.option_count > 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "params->options is NULL, and option_count is %zu",
+                  chosen.option_count);
+    const ucs_status_t status = Context::create(chosen, &context);
+    if (status == UCS_OK)
+        *context_p = context.release();
+    return tw(status);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
@@ -84,6 +88,7 @@ void tw_context_destroy(tw_context_h context) {
     if (context == nullptr)
         return;
     if (const std::size_t users = context_of(context).users) {
+        const LogScope scope(context_of(context).log_id());
         TW_LOG_ERROR(
             "tw_context_destroy: close the context's %zu workers, memory handles and "
             "completion queues first",
@@ -120,6 +125,7 @@ tw_status_t tw_mem_alloc(tw_context_h context, size_t length, const tw_mem_param
 tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(mem);
+    const LogScope scope(context_of(context).log_id());
     if (&memory_of(mem).context() != &context_of(context))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "mem belongs to another context");
     delete &memory_of(mem);
@@ -128,6 +134,7 @@ tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
 
 tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) try {
     TW_REFUSE_NULL(context);
+    const LogScope scope(context_of(context).log_id());
     if (length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(address))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p exceed the address space", length,
                   address);
@@ -142,6 +149,7 @@ tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t 
 tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                              tw_worker_h* worker_p) try {
     TW_REFUSE_NULL(context);
+    const LogScope scope(context_of(context).log_id());
     TW_REFUSE_NULL(worker_p);
     if (params != nullptr)
         TW_REFUSE_SIZE(params);
@@ -162,8 +170,10 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
 }
 
 void tw_worker_destroy(tw_worker_h worker) {
-    if (worker != nullptr)
-        delete &worker_of(worker);
+    if (worker == nullptr)
+        return;
+    const LogScope scope(worker_of(worker).context().log_id());
+    delete &worker_of(worker);
 }
 
 tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr) {

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <span>
 
-#include "protocols/api/tw_worker.h"
 #include "protocols/api/tw_data.h"
+#include "protocols/api/tw_worker.h"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
 #include "protocols/worker/tx_contexts.hpp"
@@ -58,8 +58,10 @@ class Wait {
             return TW_ERR_INVALID_PARAM;
         }
         for (;;) {
-            if (TxContexts* contexts = worker_.tx_contexts())
+            if (TxContexts* contexts = worker_.tx_contexts()) {
+                const tagwire::ucs::LogScope scope(worker_.context().log_id());
                 sent_ = contexts->progress_contexts();
+            }
             const tw_status_t status = turn(is_over);
             if (falls_asleep_)
                 sleep();

@@ -102,6 +102,9 @@ class Attention {
         bits_ = static_cast<std::uint8_t>(is_watched ? bits_ | kWatched : bits_ & ~kWatched);
     }
 
+    /// No call of progress is a plain one from now on.
+    void set_heard() { bits_ |= kHeard; }
+
     /// An operation has ended, or the program is told of something else.
     void count_events(std::uint64_t number = 1) { events_ += number; }
     std::uint64_t events() const { return events_; }
@@ -113,6 +116,7 @@ class Attention {
     static constexpr std::uint8_t kDeferred = 8;
     static constexpr std::uint8_t kAway = 16;
     static constexpr std::uint8_t kNap = 32;  // with kAway
+    static constexpr std::uint8_t kHeard = 64;
 
     // The worker's lock guards all but the last.
     std::uint8_t bits_ = 0;

@@ -11,6 +11,7 @@
 #include <uct/api/tagwire_uct.h>
 
 #include "protocols/wire/address.hpp"
+#include "ucs/log/listeners.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
 
@@ -85,24 +86,81 @@ bool is_virtual(const uct_tl_resource_desc_t& desc) {
     return is_virtual(std::string_view(desc.dev_name));
 }
 
+Context::Context(tw_log_cb_t listener, void* arg)
+    : listens_(listener != nullptr), name_(ucs::random_u64()) {
+    static_assert(static_cast<int>(ucs::LogLevel::kError) == TW_LOG_ERROR &&
+                  static_cast<int>(ucs::LogLevel::kTrace) == TW_LOG_TRACE);
+    log_listener_ = {listener, arg};
+    const auto tell = [](void* self, ucs::LogLevel level, const char* file, int line,
+                         const char* text) {
+        const auto [callback, with] = *static_cast<const LogListener*>(self);
+        callback(with, static_cast<tw_log_level_t>(level), file, line, text);
+    };
+    log_id_ = ucs::log_add(listens_ ? +tell : nullptr, &log_listener_);
+}
+
 ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
-    std::unique_ptr<Context> context(new Context);
-    if (transports != nullptr)
-        context->source_ = "tw_context_params_t.transports";
-    ucs_status_t status = ucs::config_fill(option_table(), &context->options_);
-    if (status == UCS_OK)
-        status = context->check_overrides();
-    if (status == UCS_OK)
-        status = context->calibration_.load(context->options_.calibration.text);
-    if (status == UCS_OK)
-        status =
-            context->open(transports != nullptr ? transports : context->options_.transports.text);
+    tw_context_params_t params{};
+    params.transports = transports;
+    return create(params, context_p);
+}
+
+ucs_status_t Context::create(const tw_context_params_t& params,
+                             std::unique_ptr<Context>* context_p) {
+    std::unique_ptr<Context> context(new Context(params.log, params.log_arg));
+    const ucs::LogScope scope(context->log_id());
+    const ucs_status_t status = context->open(params);
     if (status != UCS_OK)
         return status;
     if (context->options_.reg_cache_bytes > 0)
         context->cache_ = std::make_unique<RegCache>(*context, context->options_.reg_cache_bytes);
     *context_p = std::move(context);
     return UCS_OK;
+}
+
+ucs_status_t Context::open(const tw_context_params_t& params) {
+    tag_sender_mask = params.tag_sender_mask;
+    ucs_status_t status = GivenOptions::take({params.options, params.option_count}, &given_);
+    if (status == UCS_OK)
+        status = name_transports(params.transports);
+    if (status == UCS_OK)
+        status = ucs::config_fill(option_table(), &options_);
+    if (status == UCS_OK)
+        status = given_.apply(option_table(), &options_);
+    if (status == UCS_OK)
+        status = check_overrides();
+    if (status == UCS_OK)
+        status = calibration_.load(options_.calibration.text);
+    if (status == UCS_OK)
+        status = open(std::string(params.transports != nullptr ? params.transports
+                                                               : options_.transports.text));
+    return status;
+}
+
+/// Whoever reads an error learns which list it is about.
+ucs_status_t Context::name_transports(const char* parameter) {
+    constexpr const char* kParameter = "tw_context_params_t.transports";
+    const bool is_given = !given_.value_of("TRANSPORTS").empty();
+    if (parameter == nullptr) {
+        if (is_given)
+            source_ = "tw_context_params_t.options: TRANSPORTS";
+        return UCS_OK;
+    }
+    source_ = kParameter;
+    if (!is_given)
+        return UCS_OK;
+    TW_LOG_ERROR("%s and tw_context_params_t.options both name the transports; give one of them",
+                 kParameter);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+std::string Context::transports_text() const {
+    std::string there;
+    for (const Resource& resource : resources_)
+        if (!resource.is_auxiliary)
+            there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,
+                                 resource.desc.dev_name);
+    return fmt::format("{}=\"{}\" stands for {}", source_, wanted_, there);
 }
 
 /// Rejects options that contradict each other, and kinds of copies that the processor lacks.
@@ -123,9 +181,13 @@ ucs_status_t Context::check_overrides() const {
 Context::Context() : name_(ucs::random_u64()) {}
 
 Context::~Context() {
-    cache_.reset();
-    for (const Domain& domain : domains_)
-        uct_md_close(domain.md);
+    {
+        const ucs::LogScope scope(log_id());
+        cache_.reset();
+        for (const Domain& domain : domains_)
+            uct_md_close(domain.md);
+    }
+    ucs::log_remove(log_id_);
 }
 
 void Context::add(CompletionQueue& queue) {
@@ -149,8 +211,9 @@ void Context::drop_kept_of(const KeptReturns<CompletionEnv>& home) {
 ucs_status_t Context::open(const std::string& transports) {
     TransportList wanted;
     std::string problem;
+    wanted_ = transports;
     if (!TransportList::parse(transports, &wanted, &problem)) {
-        TW_LOG_ERROR("%s=\"%s\": %s", source_, transports.c_str(), problem.c_str());
+        TW_LOG_ERROR("%s=\"%s\": %s", source_.c_str(), transports.c_str(), problem.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
     const ucs_status_t status = open_components(wanted);
@@ -159,7 +222,7 @@ ucs_status_t Context::open(const std::string& transports) {
     problem = problem_with(wanted);
     if (problem.empty())
         return UCS_OK;
-    TW_LOG_ERROR("%s=\"%s\": %s", source_, transports.c_str(), problem.c_str());
+    TW_LOG_ERROR("%s=\"%s\": %s", source_.c_str(), transports.c_str(), problem.c_str());
     return lacks_memory_ ? UCS_ERR_NO_MEMORY : UCS_ERR_NO_DEVICE;
 }
 
@@ -255,6 +318,12 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     has_bad_option_ |= read == UCS_ERR_INVALID_PARAM;
     if (!is_open(read))
         return;
+    const ucs_status_t applied = given_.apply_to_uct(config);
+    has_bad_option_ |= applied == UCS_ERR_INVALID_PARAM;
+    if (!is_open(applied)) {
+        uct_config_release(config);
+        return;
+    }
     Domain domain{component, nullptr, {}, false};
     const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);
     uct_config_release(config);

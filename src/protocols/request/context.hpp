@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "protocols/api/tw_context.h"
 #include "protocols/api/tw_def.h"
 #include "protocols/completion/completion_queue.hpp"
 #include "protocols/cost/calibration.hpp"
+#include "protocols/cost/given_options.hpp"
 #include "protocols/cost/options.hpp"
 #include "protocols/request/mem_table.hpp"
 #include "protocols/request/reg_cache.hpp"
@@ -52,11 +54,19 @@ class alignas(128) Context : public tw_context {
   public:
     /// `transports` as TAGWIRE_TRANSPORTS; null: that option.
     static ucs_status_t create(const char* transports, std::unique_ptr<Context>* context_p);
+    /// As tw_context_create().
+    static ucs_status_t create(const tw_context_params_t& params,
+                               std::unique_ptr<Context>* context_p);
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
     ~Context();
 
     const Options& options() const { return options_; }
+    /// For ucs::LogScope; 0: nobody listens to its lines.
+    std::uint64_t log_id() const { return listens_ ? log_id_ : 0; }
+    const GivenOptions& given() const { return given_; }
+    /// The list of transports as it was written, and the transports that it stands for here.
+    std::string transports_text() const;
     const Calibration& calibration() const { return calibration_; }
     std::span<const Domain> domains() const { return domains_; }
     std::span<const Resource> resources() const { return resources_; }
@@ -92,6 +102,10 @@ class alignas(128) Context : public tw_context {
 
   private:
     Context();
+    /// Log lines go to the listener, or, with null, to the log of the process.
+    Context(tw_log_cb_t listener, void* arg);
+    ucs_status_t open(const tw_context_params_t& params);
+    ucs_status_t name_transports(const char* parameter);
     ucs_status_t open(const std::string& transports);
     ucs_status_t open_components(const TransportList& wanted);
     void open_component(uct_component_h component, const TransportList& wanted);
@@ -103,11 +117,19 @@ class alignas(128) Context : public tw_context {
     ucs_status_t check_overrides() const;
 
     /// The option or the parameter that named the transports.
-    const char* source_ = "TAGWIRE_TRANSPORTS";
+    std::uint64_t log_id_ = 0;  // 0: it is none of the program's
+    bool listens_ = false;
+    struct LogListener {
+        tw_log_cb_t callback;
+        void* arg;
+    } log_listener_{};
+    std::string source_ = "TAGWIRE_TRANSPORTS";
+    std::string wanted_;           // the list of transports
     bool has_bad_option_ = false;  // of a memory domain; the log names it
     bool lacks_memory_ = false;    // for a domain that may have had what is absent
     const std::uint64_t name_;
     Options options_{};
+    GivenOptions given_;
     Calibration calibration_;
     // On lines of their own: messages read them.
     ucs::ReserveVector<Domain> domains_;

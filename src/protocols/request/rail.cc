@@ -30,7 +30,12 @@ ucs_status_t Rail::open_iface(uct_worker_h uct_worker, const uct_iface_params_t&
     has_bad_option_ = status == UCS_ERR_INVALID_PARAM;
     if (status != UCS_OK)
         return status;
-    status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
+    if (to_.given != nullptr) {
+        status = to_.given->apply_to_uct(config);
+        has_bad_option_ = status == UCS_ERR_INVALID_PARAM;
+    }
+    if (status == UCS_OK)
+        status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
     uct_config_release(config);
     if (status == UCS_OK)
         status = uct_iface_query(iface_, &attr_);

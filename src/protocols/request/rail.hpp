@@ -35,7 +35,8 @@ struct RailPorts {
     const Domain& domain;  // of its resource
     const Options& options;
     const Calibration& calibration;
-    ucs::Repeats& refusals;  // of messages that any stranger may send over it
+    ucs::Repeats& refusals;               // of messages that any stranger may send over it
+    const GivenOptions* given = nullptr;  // options of the program; null: none
 };
 
 /// On cache lines of its own, as all that belongs to one worker and lives long.

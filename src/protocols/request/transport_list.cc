@@ -24,10 +24,11 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-TransportName parsed_name(std::string_view part) {
+/// `is_left_out`: without a ^ of its own, too.
+TransportName parsed_name(std::string_view part, bool is_left_out) {
     TransportName name{};
-    name.is_exception = part.starts_with(kExcept);
-    if (name.is_exception)
+    name.is_exception = is_left_out || part.starts_with(kExcept);
+    if (part.starts_with(kExcept))
         part = trimmed(part.substr(1));
     name.text = part;
     const std::size_t colon = part.find(':');
@@ -54,6 +55,12 @@ std::string problem_with_name(const TransportName& name, std::string_view part) 
             "as in {},^tcp:{}",
             part, name.transport, name.device, name.transport, name.device);
     }
+    if (name.is_exception && (name.is_auto() || name.is_all())) {
+        return fmt::format(
+            "\"{}\" leaves out nothing but everything; begin with {}, then leave transports out: "
+            "{},^tcp",
+            part, name.transport, name.transport);
+    }
     return {};
 }
 
@@ -72,25 +79,19 @@ bool TransportName::names(const uct_tl_resource_desc_t& desc) const {
 bool TransportList::parse(std::string_view text, TransportList* list, std::string* problem) {
     std::vector<TransportName>& names = list->names_;
     names.clear();
+    // As UCX reads it: then the list tells what is left out.
+    const bool begins_with_except = trimmed(text).starts_with(kExcept);
     for (std::size_t begin = 0; !trimmed(text).empty() && begin <= text.size();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());
         const std::string_view part = trimmed(text.substr(begin, end - begin));
-        names.push_back(parsed_name(part));
+        names.push_back(parsed_name(part, begins_with_except));
         *problem = problem_with_name(names.back(), part);
         if (!problem->empty())
             return false;
         begin = end + 1;
     }
-    const auto named = std::ranges::find(names, false, &TransportName::is_exception);
-    if (named == names.end()) {
-        names.insert(names.begin(), parsed_name(kAuto));
-    } else if (named != names.begin()) {
-        *problem = fmt::format(
-            "\"{}\" stands behind something that is left out; write ^ before each name that is "
-            "left out, and behind those that are not: auto,^{},^{}, or {}",
-            named->text, names.front().text, named->text, named->text);
-        return false;
-    }
+    if (names.empty() || begins_with_except)
+        names.insert(names.begin(), parsed_name(kAuto, false));
     return true;
 }
 

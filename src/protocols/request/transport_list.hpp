@@ -28,8 +28,9 @@ struct TransportName {
     bool is_all() const { return transport == "all"; }
 };
 
-/// Names separated by commas, with blanks around them or without; exceptions, with a leading ^,
-/// behind what they are taken from. Nothing, or exceptions alone, begin with auto.
+/// Names separated by commas, with blanks around them or without. A list that begins with ^ names
+/// what is left out of auto, as UCX reads it; in another list a ^ leaves out the name behind it.
+/// Nothing stands for auto.
 class TransportList {
   public:
     /// False: `*problem` says what is wrong with which part, and what would be right.

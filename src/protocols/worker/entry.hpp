@@ -3,6 +3,7 @@
 #pragma once
 
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/log/listeners.hpp"
 
 namespace tagwire::proto {
 
@@ -10,18 +11,27 @@ namespace tagwire::proto {
 class Entry {
   public:
     explicit Entry(WorkerCore& worker) : worker_(worker) {
+        if (worker.guards == 0)
+            return;
+        if (worker.is_heard()) [[unlikely]]
+            log_around_ = ucs::detail::begin_log_scope(worker.context().log_id());
         if (worker.is_multi)
             worker.enter();
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
+        if (worker_.guards == 0)
+            return;
         if (worker_.is_multi)
             worker_.leave();
+        if (worker_.is_heard()) [[unlikely]]
+            ucs::detail::end_log_scope(log_around_);  // without the lock
     }
 
   private:
     WorkerCore& worker_;
+    std::uint64_t log_around_;  // if it is heard
 };
 
 /// Held for moments by calls that end no operation and leave nothing to progress.

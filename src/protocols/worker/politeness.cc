@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "ucs/config/core_options.hpp"
 #include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
 
@@ -14,7 +15,8 @@ namespace tagwire::proto {
 
 /// A transmit context has no say: messages that it brings are no reason for its worker to spin, and
 /// that one looks at the same peers.
-void Politeness::begin(uct_worker_h uct, const tw_worker_params_t& params) {
+void Politeness::begin(uct_worker_h uct, const tw_worker_params_t& params,
+                       const GivenOptions& given) {
     uct_ = uct;
     word_.worker = uct;
     told_ = params.away;
@@ -23,8 +25,14 @@ void Politeness::begin(uct_worker_h uct, const tw_worker_params_t& params) {
         tagwire_uct_worker_set_polite(uct_, 0);
         return;
     }
-    if (params.progress != TW_PROGRESS_DEFAULT)
+    ucs::ProgressOptions options{};
+    if (params.progress != TW_PROGRESS_DEFAULT) {
         tagwire_uct_worker_set_polite(uct_, params.progress == TW_PROGRESS_POLITE ? 1 : 0);
+    } else if (!given.value_of("PROGRESS").empty() &&
+               given.apply(ucs::progress_option_table(), &options) == UCS_OK) {
+        const auto mode = static_cast<ucs::ProgressMode>(options.mode);
+        tagwire_uct_worker_set_polite(uct_, mode == ucs::ProgressMode::kPolite ? 1 : 0);
+    }
     const auto wish = [](void* arg, tagwire_uct_away_t how) {
         Politeness& self = *static_cast<Politeness*>(arg);
         if (self.has_contexts()) {

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "protocols/api/tw_worker.h"
+#include "protocols/cost/given_options.hpp"
 #include "protocols/port/worker_counters.hpp"
 #include "protocols/request/attention.hpp"
 #include "protocols/worker/waiters.hpp"
@@ -67,8 +68,9 @@ class Politeness {
     Politeness(const Politeness&) = delete;
     Politeness& operator=(const Politeness&) = delete;
 
-    /// `uct` is the worker's, and has no interfaces yet.
-    void begin(uct_worker_h uct, const tw_worker_params_t& params);
+    /// `uct` is the worker's, and has no interfaces yet. `given`: options of the program, for
+    /// workers that ask for no mode of progress.
+    void begin(uct_worker_h uct, const tw_worker_params_t& params, const GivenOptions& given);
     /// If it is wanted: how the thread gives its processor away once it has released the lock.
     /// `found`: by this call of progress.
     void take(unsigned found, Leave* leave) { take(found, take_wish(), leave); }

@@ -8,13 +8,12 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_messages.hpp"
 #include "ucs/debug/check.hpp"
+#include "ucs/log/listeners.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/step_aside.hpp"
 #include "ucs/time/clock.hpp"
@@ -22,29 +21,6 @@
 namespace tagwire::proto {
 
 namespace {
-
-/// Adds the facts of a rail's interface as "iface_N_KEY".
-void add_interface(const Rail& rail, std::vector<Fact>& facts) {
-    struct Teller {
-        std::string prefix;
-        std::vector<Fact>& facts;
-    } teller{fmt::format("iface_{}_", rail.index()), facts};
-    const auto tell = [](void* to, const char* key, const char* value) {
-        const Teller& one = *static_cast<const Teller*>(to);
-        one.facts.push_back({one.prefix + key, value});
-    };
-    if (tagwire_uct_iface_describe(rail.iface(), tell, &teller) == UCS_ERR_NO_MEMORY)
-        throw std::bad_alloc();
-}
-
-/// Adds how progress waits, as "progress_KEY".
-void add_progress(uct_worker_h worker, std::vector<Fact>& facts) {
-    const auto tell = [](void* to, const char* key, const char* value) {
-        static_cast<std::vector<Fact>*>(to)->push_back({std::string("progress_") + key, value});
-    };
-    if (tagwire_uct_worker_describe(worker, tell, &facts) == UCS_ERR_NO_MEMORY)
-        throw std::bad_alloc();
-}
 
 /// The answer to a thread that polls while another one progresses, which may have lost its
 /// processor to threads like this.
@@ -81,7 +57,7 @@ ucs_status_t Worker::open() {
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
     if (status != UCS_OK)
         return status;
-    politeness_.begin(uct_, params_);
+    politeness_.begin(uct_, params_, context_.given());
     if ((status = open_rails()) != UCS_OK)
         return status;
     context_.set_atomics_by_device(are_atomics_by_device());
@@ -145,7 +121,7 @@ ucs_status_t Worker::open_rails() {
         if (rails_.size() == UINT8_MAX)
             break;
         const RailPorts ports{context_.domains()[resource.domain], options(),
-                              context_.calibration(), refusals};
+                              context_.calibration(), refusals, &context_.given()};
         auto rail =
             std::make_unique<Rail>(ports, static_cast<std::uint8_t>(rails_.size()), resource);
         const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
@@ -319,11 +295,21 @@ unsigned Worker::refuse_progress() {
 }
 
 unsigned Worker::progress_otherwise() {
-    if (!is_multi)
+    if (guards == 0)
         return progress_alone();
+    if (guards != kLocked) [[unlikely]]
+        return progress_heard();
     if (tx_contexts_ == nullptr) [[likely]]
         return progress_shared();
     return tx_contexts_->progress();
+}
+
+/// Log lines are told at the end, without the lock.
+[[gnu::noinline]] unsigned Worker::progress_heard() {
+    const ucs::LogScope scope(context_.log_id());
+    if (!is_multi)
+        return progress_alone();
+    return tx_contexts_ == nullptr ? progress_shared() : tx_contexts_->progress();
 }
 
 [[gnu::noinline]] unsigned Worker::leave_and_go_away(unsigned count) {
@@ -547,45 +533,6 @@ void Worker::query(tw_worker_attr_t* attr) const {
         tx_contexts_ == nullptr ? 1 : static_cast<unsigned>(tx_contexts_->all().size());
     attr->progress =
         tagwire_uct_worker_is_polite(uct_) != 0 ? TW_PROGRESS_POLITE : TW_PROGRESS_SPIN;
-}
-
-std::vector<Fact> Worker::description() {
-    std::vector<Fact> facts;
-    const auto tell = [&](std::string key, std::string value) {
-        facts.push_back({std::move(key), std::move(value)});
-    };
-    tell("worker_id", fmt::format("{:016x}", id_));
-    tell("address_bytes", fmt::format("{}", address(SIZE_MAX).size()));
-    tell("peers",
-         fmt::format("{} connected, {} remembered", endpoints_.size(), own_peers_.remembered()));
-    for (const auto& rail : rails_) {
-        if (rail->is_auxiliary) {
-            tell(fmt::format("rail_{}", rail->index()),
-                 fmt::format("{}:{}, for first contact only", rail->transport(), rail->device()));
-            continue;
-        }
-        tell(fmt::format("rail_{}", rail->index()),
-             fmt::format("{}:{}, latency {:.0f} ns, rendezvous from {} bytes, from {} bytes for "
-                         "copied buffers, {} bytes carried of divided messages",
-                         rail->transport(), rail->device(), rail->latency() * 1e9,
-                         rail->selection().rndv_from(BufferKind::kPlain),
-                         rail->selection().rndv_from(BufferKind::kUnmapped), rail->striped_bytes));
-    }
-    if (device_tags_ != nullptr)
-        tell("tag_offload", device_tags_->description());
-    if (own_tx == nullptr)
-        add_progress(uct_, facts);
-    tell("unexpected", matches_.description());
-    if (RegCache* cache = context_.cache())
-        tell("registration_cache", cache->description());
-    endpoints_.for_each([&](Endpoint& ep) {
-        tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
-    });
-    for (const auto& rail : rails_)
-        add_interface(*rail, facts);
-    if (tx_contexts_ != nullptr)
-        tx_contexts_->describe(facts);
-    return facts;
 }
 
 }  // namespace tagwire::proto

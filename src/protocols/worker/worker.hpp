@@ -135,6 +135,7 @@ class alignas(128) Worker : public WorkerCore {
     unsigned end_attentively_and_leave(unsigned count);
     unsigned leave_attentively(unsigned count);
     unsigned progress_alone();
+    unsigned progress_heard();
     unsigned leave_and_go_away(unsigned count);
     unsigned settle_and_leave(unsigned count);
     unsigned progress_slowly();

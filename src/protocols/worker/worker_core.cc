@@ -45,6 +45,8 @@ std::uint64_t arrivals_of(const WorkerCore& worker) {
 WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx,
                        PeerTable& peers, Receiver& receiver)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      guards(static_cast<std::uint8_t>((is_multi ? kLocked : 0) |
+                                       (context.log_id() != 0 ? kHeard : 0))),
       own_tx(tx),
       limits{.multi_recv_bytes_min = kMultiRecvBytesMin,
              .buffered_bytes_limit = kBufferedBytesLimit,
@@ -69,6 +71,8 @@ WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, TxCon
                     }} {
     if (context.cache() != nullptr)
         leases_ = std::make_unique<RegLeases>(*context.cache());
+    if (is_heard())
+        attention_.set_heard();
     ++context_.users;
 }
 

@@ -176,6 +176,11 @@ class WorkerCore : public tw_worker {
     RmaOps rma_ops;
     Awaited awaited;
     const bool is_multi;
+    /// The reasons for an Entry to do something; 0: there is none.
+    const std::uint8_t guards;
+    static constexpr std::uint8_t kLocked = 1, kHeard = 2;
+    /// The program takes the log lines of the context.
+    bool is_heard() const { return (guards & kHeard) != 0; }
     /// The transmit context that this worker is; nullptr: it is a worker of a program.
     TxContext* const own_tx;
     tw_worker_limits_t limits;

@@ -136,6 +136,35 @@ ucs_status_t config_set(const OptionTable& table, void* values, const char* name
     return UCS_OK;
 }
 
+ucs_status_t config_check(std::span<const OptionTable* const> tables, std::string_view name,
+                          std::string_view text, std::string* problem_p) {
+    const std::string_view wanted = without_prefix(name);
+    std::vector<std::string_view> names;
+    for (const OptionTable* table : tables) {
+        for (const Option& known : table->options)
+            names.emplace_back(known.name);
+        const Option* option = find_option(*table, wanted);
+        if (option == nullptr)
+            continue;
+        if (table->process_reason != nullptr) {
+            *problem_p =
+                std::string(kVariablePrefix).append(wanted) +
+                " belongs to the process, and a context cannot set it: " + table->process_reason;
+            return UCS_ERR_UNSUPPORTED;
+        }
+        // uint64_t, so that fields of any option type are aligned.
+        std::vector<std::uint64_t> values(table->values_bytes / sizeof(std::uint64_t) + 1);
+        if (option_parse(*option, text, values.data()))
+            return UCS_OK;
+        *problem_p = refusal(*option, text, "set by the program");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    *problem_p = "no option is called " + std::string(kVariablePrefix).append(wanted) +
+                 "; did you mean " +
+                 std::string(kVariablePrefix).append(nearest_name(wanted, names)) + "?";
+    return UCS_ERR_NO_ELEM;
+}
+
 ucs_status_t config_get(const OptionTable& table, const void* values, const char* name, char* out,
                         std::size_t out_bytes) {
     const Option* option = find_option(table, without_prefix(name));

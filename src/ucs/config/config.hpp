@@ -80,6 +80,8 @@ struct OptionTable {
     const char* title;
     std::span<const Option> options;
     std::size_t values_bytes;
+    /// The reason why a program cannot set them for one of its contexts; null: it can.
+    const char* process_reason = nullptr;
 };
 
 /// Further sources for uct_*_config_read(): variables TAGWIRE_<env_prefix>_<NAME> go before
@@ -107,6 +109,12 @@ ucs_status_t config_set(const OptionTable& table, void* values, const char* name
 /// Writes the value as text that config_set() accepts. UCS_ERR_NO_ELEM, UCS_ERR_BUFFER_TOO_SMALL.
 ucs_status_t config_get(const OptionTable& table, const void* values, const char* name, char* out,
                         std::size_t out_bytes);
+
+/// Whether a program may set an option for one of its contexts; `name` with or without TAGWIRE_.
+/// Otherwise `*problem_p` is a sentence that says why: UCS_ERR_NO_ELEM: no table has the option;
+/// UCS_ERR_UNSUPPORTED: the option belongs to the process; UCS_ERR_INVALID_PARAM: bad value.
+ucs_status_t config_check(std::span<const OptionTable* const> tables, std::string_view name,
+                          std::string_view text, std::string* problem_p);
 
 /// One row of `tagwire info config`.
 struct OptionReport {

@@ -38,7 +38,9 @@ constexpr Option kProgressOptions[] = {
      .choices = kProgressModes},
 };
 
-constexpr OptionTable kTable{"library", kOptions, sizeof(CoreOptions)};
+constexpr OptionTable kTable{
+    "library", kOptions, sizeof(CoreOptions),
+    "the log is opened once; tw_context_params_t.log gives a context's lines to the program"};
 constexpr OptionTable kProgressTable{"progress", kProgressOptions, sizeof(ProgressOptions)};
 
 }  // namespace

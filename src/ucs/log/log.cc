@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ucs/config/core_options.hpp"
+#include "ucs/log/listeners.hpp"
 
 namespace tagwire::ucs {
 namespace {
@@ -135,7 +136,13 @@ void log_write(LogLevel level, const char* file, int line, const char* format, .
     if (length < 0)
         return;
     const std::size_t used = std::min(static_cast<std::size_t>(length), sizeof(text) - 1);
-    write_line(*out, level, {file, line, ""}, {text, used});
+    if (!log_hear(level, file, line, {text, used}))
+        write_line(*out, level, {file, line, ""}, {text, used});
+}
+
+void detail::log_write_line(LogLevel level, const char* file, int line, std::string_view text) {
+    if (spdlog::logger* const out = logger(); out != nullptr)
+        write_line(*out, level, {file, line, ""}, text);
 }
 
 }  // namespace tagwire::ucs

@@ -377,6 +377,19 @@ typedef struct tagwire_config_entry {
     const char* doc;      ///< One line.
 } tagwire_config_entry_t;
 
+/// Checks a value that a program wants to give to an option, without the log.
+///
+/// `name` is the option's, with or without TAGWIRE_. Writes a sentence that says why not into
+/// `reason`, at most `reason_bytes` with the terminating 0; may be NULL when that is 0. Any thread.
+///
+/// \retval UCS_OK  uct_config_modify() accepts the value, in a configuration that has the option.
+/// \retval UCS_ERR_NO_ELEM  The library has no such option; the reason names the nearest.
+/// \retval UCS_ERR_UNSUPPORTED  The option belongs to the process: no configuration has it.
+/// \retval UCS_ERR_INVALID_PARAM  The value is not accepted, or an argument is NULL.
+/// \retval UCS_ERR_NO_MEMORY  Out of memory.
+TAGWIRE_API ucs_status_t tagwire_config_check(const char* name, const char* value, char* reason,
+                                              size_t reason_bytes);
+
 typedef void (*tagwire_config_list_cb_t)(void* arg, const tagwire_config_entry_t* entry);
 
 /// Visits every option of the library. UCS_ERR_INVALID_PARAM when one of them has a problem; all

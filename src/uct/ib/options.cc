@@ -112,8 +112,10 @@ constexpr Option kMdOptions[] = {
 }  // namespace
 
 const ucs::OptionTable& library_options() {
-    static constexpr ucs::OptionTable table{"verbs devices", kLibraryOptions,
-                                            sizeof(LibraryOptions)};
+    static constexpr ucs::OptionTable table{
+        "verbs devices", kLibraryOptions, sizeof(LibraryOptions),
+        "verbs libraries and their devices are looked up for all contexts; name devices in the "
+        "list of transports, as in rc:mlx5_0:1, or set it in the environment"};
     return table;
 }
 

@@ -133,7 +133,10 @@ constexpr Option kIfaceOptions[] = {
 }  // namespace
 
 const ucs::OptionTable& device_option_table() {
-    static constexpr ucs::OptionTable kTable{"TCP devices", kDeviceOptions, sizeof(DeviceOptions)};
+    static constexpr ucs::OptionTable kTable{
+        "TCP devices", kDeviceOptions, sizeof(DeviceOptions),
+        "network interfaces are looked up for all contexts; name them in the list of transports, "
+        "as in tcp:eth0, or set it in the environment"};
     return kTable;
 }
 

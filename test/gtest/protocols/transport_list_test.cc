@@ -60,6 +60,13 @@ TEST(TransportListTest, nothing_and_exceptions_alone_begin_with_auto) {
     EXPECT_EQ(taken("^sm,^tcp:lo"), taken("auto,^sm,^tcp:lo"));
 }
 
+TEST(TransportListTest, a_list_that_begins_with_an_exception_leaves_out_all_its_names) {
+    EXPECT_EQ(taken("^sm,tcp"), "rc:mlx5_0:1");
+    EXPECT_EQ(taken("^sm,tcp:lo"), "rc:mlx5_0:1 tcp:eth0");
+    EXPECT_EQ(taken(" ^ sm , ^rc, tcp:eth0 "), "tcp:lo");
+    EXPECT_EQ(taken("sm,^tcp,rc:mlx5_0:1"), "sm:memory rc:mlx5_0:1");
+}
+
 TEST(TransportListTest, blanks_and_capitals_do_not_matter) {
     EXPECT_EQ(taken(" sm , tcp:lo "), "sm:memory tcp:lo");
     EXPECT_EQ(taken("SM,^ TCP"), taken("sm,^tcp"));
@@ -74,9 +81,8 @@ TEST(TransportListTest, what_is_no_list_is_refused_with_the_part_that_is_wrong) 
         EXPECT_THAT(taken(text), HasSubstr("names no transport")) << text;
     EXPECT_THAT(taken("tcp:"), HasSubstr("\"tcp:\" names no device"));
     EXPECT_THAT(taken("auto:lo"), HasSubstr("tcp:lo"));
-    // Elsewhere a first ^ counts for all that follows.
-    for (const char* text : {"^sm,tcp", "^sm,^rc,tcp", "^sm,auto"})
-        EXPECT_THAT(taken(text), HasSubstr("write ^ before each name")) << text;
+    for (const char* text : {"^auto", "^sm,all", "sm,^auto"})
+        EXPECT_THAT(taken(text), HasSubstr("leaves out nothing but everything")) << text;
 }
 
 }  // namespace

@@ -252,6 +252,24 @@ TEST_F(Config, set_refuses_unknown_name) {
     EXPECT_EQ(config_set(kTable, &values_, "PLAY_SLTS", "64"), UCS_ERR_NO_ELEM);
 }
 
+TEST_F(Config, check_tells_what_a_context_may_set) {
+    constexpr OptionTable process{"process", std::span(kOptions).first(0), 0, "it is read once"};
+    const OptionTable own{"play of the process", kOptions, sizeof(Values), "it is read once"};
+    const OptionTable* const tables[] = {&process, &kTable};
+    const OptionTable* const fixed[] = {&own};
+    std::string problem;
+    EXPECT_EQ(config_check(tables, "TAGWIRE_PLAY_SLOTS", "128", &problem), UCS_OK);
+    EXPECT_EQ(config_check(tables, "PLAY_SLOTS", "128", &problem), UCS_OK);
+    EXPECT_EQ(problem, "");
+    EXPECT_EQ(config_check(tables, "PLAY_SLOTS", "65", &problem), UCS_ERR_INVALID_PARAM);
+    EXPECT_THAT(problem, HasSubstr("TAGWIRE_PLAY_SLOTS=65 (set by the program) is not accepted"));
+    EXPECT_EQ(config_check(tables, "PLAY_SLTS", "64", &problem), UCS_ERR_NO_ELEM);
+    EXPECT_THAT(problem, HasSubstr("did you mean TAGWIRE_PLAY_SLOTS?"));
+    EXPECT_EQ(config_check(fixed, "PLAY_SLOTS", "128", &problem), UCS_ERR_UNSUPPORTED);
+    EXPECT_THAT(problem, HasSubstr("belongs to the process, and a context cannot set it: it is "
+                                   "read once"));
+}
+
 TEST_F(Config, set_leaves_value_when_it_refuses) {
     ASSERT_EQ(fill(), UCS_OK);
     EXPECT_EQ(config_set(kTable, &values_, "PLAY_SLOTS", "65"), UCS_ERR_INVALID_PARAM);

@@ -86,7 +86,7 @@ class PolitenessPart : public testing::Test {
         params.progress = mode;
         params.away = away;
         params.away_arg = &told_;
-        polite_.begin(world_.worker, params);
+        polite_.begin(world_.worker, params, {});
     }
     /// The leave that `found` and the wish of progress lead to.
     Politeness::Leave taken(unsigned found, bool naps) {
