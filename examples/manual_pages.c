@@ -23,8 +23,19 @@ static void finish(tw_status_t status, const tw_request_h* request) {
     }
 }
 
+static void on_log(void* arg, tw_log_level_t level, const char* file, int line, const char* text) {
+    fprintf(arg, "%d %s:%d: %s\n", (int)level, file, line, text);
+}
+
 static tw_worker_h open_worker(tw_context_h* context_p) {
-    tw_context_params_t params = {TW_INIT(tw_context_params_t), .transports = "sm"};
+    const tw_option_t options[] = {{"RNDV_THRESHOLD", "64k", TW_OPTION_DEFAULT},
+                                   {"CALIBRATION", "none", TW_OPTION_OVERRIDE}};
+    tw_context_params_t params = {TW_INIT(tw_context_params_t),
+                                  .transports = "sm",
+                                  .options = options,
+                                  .option_count = 2,
+                                  .log = on_log,
+                                  .log_arg = stderr};
     check(tw_context_create(&params, context_p), "tw_context_create");
     tw_worker_params_t how = {TW_INIT(tw_worker_params_t), .thread_mode = TW_THREAD_SINGLE};
     tw_worker_h worker;
@@ -337,7 +348,7 @@ static void flush_and_close(tw_ep_h ep) {
 
 // ---- Connections by host and port
 
-static void on_request(void* arg, tw_conn_request_h request) {
+static void on_conn_request(void* arg, tw_conn_request_h request) {
     tw_conn_request_attr_t attr = {TW_INIT(tw_conn_request_attr_t)};
     tw_accept_params_t params = {TW_INIT(tw_accept_params_t)};
     check(tw_conn_request_query(request, &attr), "tw_conn_request_query");
@@ -354,7 +365,7 @@ static void on_connected(void* arg, tw_ep_h ep, tw_status_t status, const void* 
 
 static void listen_and_connect(tw_worker_h server, tw_ep_h* accepted, tw_worker_h client,
                                tw_ep_h* connected) {
-    const tw_listen_params_t listening = {TW_INIT(tw_listen_params_t), .request = on_request,
+    const tw_listen_params_t listening = {TW_INIT(tw_listen_params_t), .request = on_conn_request,
                                           .arg = accepted};
     const tw_connect_params_t connecting = {TW_INIT(tw_connect_params_t), .connected = on_connected,
                                             .arg = connected};
@@ -398,6 +409,41 @@ static void send_am(tw_worker_h worker, tw_ep_h ep) {
 
 static void drop_am(tw_worker_h worker, tw_message_h kept) {
     check(tw_message_drop(worker, kept), "tw_message_drop");
+}
+
+// ---- Remote calls
+
+static void on_request(void* arg, tw_call_request_t* request) {
+    uint64_t* later = arg;
+    if (later == NULL || tw_call_keep(request) != TW_OK)
+        check(tw_reply(request->worker, request->id, 0, "now", 4, NULL, NULL), "tw_reply");
+    else
+        *later = request->id;  // its data stays until the reply
+}
+
+static void on_call_done(const tw_call_done_t* done) {
+    printf("call: %s, %d, %zu bytes\n", tw_status_string(done->status), done->reply_status,
+           done->length);
+    *(int*)done->context += 1;
+}
+
+static void call_and_reply(tw_worker_h worker, tw_ep_h ep) {
+    uint64_t later = 0;
+    int ends = 0;
+    char reply[16];
+    check(tw_call_register(worker, 1, on_request, &later), "tw_call_register");
+    tw_call_params_t params = {TW_INIT(tw_call_params_t),
+                               .done = on_call_done,
+                               .context = &ends,
+                               .timeout_ns = 1000000000,
+                               .reply = reply,
+                               .reply_bytes = sizeof reply};
+    check(tw_call(ep, 1, "question", 9, &params, NULL), "tw_call");
+    while (later == 0)
+        tw_worker_progress(worker);
+    check(tw_reply(worker, later, 3, "answer", 7, NULL, NULL), "tw_reply");
+    while (ends == 0)
+        tw_worker_progress(worker);
 }
 
 // ---- Memory and one-sided operations
@@ -590,6 +636,17 @@ static void run_am(tw_worker_h worker, tw_ep_h ep) {
     drop_am(worker, kept);
 }
 
+static void cancel_call(tw_worker_h worker, tw_ep_h ep) {
+    int ends = 0;
+    uint64_t id;
+    const tw_call_params_t params = {
+        TW_INIT(tw_call_params_t), .done = on_call_done, .context = &ends};
+    check(tw_call(ep, 1, NULL, 0, &params, &id), "tw_call");
+    tw_call_cancel(worker, id);  // its end, TW_ERR_CANCELED, follows in progress
+    while (ends == 0)
+        tw_worker_progress(worker);
+}
+
 int main(void) {
     tw_context_h context;
     const tw_worker_h worker = open_worker(&context);
@@ -616,6 +673,9 @@ int main(void) {
     use_own_request_memory(worker, ep);
     run_waits(worker);
     run_am(worker, ep);
+    call_and_reply(worker, ep);
+    check(tw_call_register(worker, 1, on_request, NULL), "tw_call_register");
+    cancel_call(worker, ep);
     send_from_mapped_memory(context, worker, ep, address, sizeof address);
     run_one_sided(context, worker, ep);
     explain(worker, ep);

@@ -30,6 +30,7 @@
 #define TAGWIRE_H
 
 #include <protocols/api/tw_am.h>
+#include <protocols/api/tw_call.h>
 #include <protocols/api/tw_completion.h>
 #include <protocols/api/tw_context.h>
 #include <protocols/api/tw_data.h>

@@ -25,6 +25,7 @@
 
 #include <protocols/api/cxx_msg_am.hpp>
 #include <protocols/api/cxx_msg_base.hpp>
+#include <protocols/api/cxx_msg_call.hpp>
 #include <protocols/api/cxx_msg_completion.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_ep.hpp>

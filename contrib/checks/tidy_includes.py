@@ -61,7 +61,7 @@ COMPOSITION_ROOT = "src/components.cc"  # above all of src
 # rooms below. A body may include the hubs as well, by which the parts of a worker reach each other.
 ROOMS_OF = "src/protocols/"
 ROOMS = ("wire", "port", "index", "cost", "completion", "request", "match", "connect", "transfer",
-         "eager", "rndv", "rma", "am", "offload", "worker", "cm", "facade")
+         "eager", "rndv", "rma", "am", "offload", "worker", "call", "cm", "facade")
 HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -21,7 +21,7 @@ TYPEDEF = re.compile(r"^typedef (?:struct|enum) (\w+) (\w+);", re.MULTILINE)
 # What programs include, what it is, and the headers behind it.
 BUNDLES = {
     "tagwire.h": ("messages between workers",
-                  ["tagwire.h", "tw_am.h", "tw_completion.h", "tw_context.h", "tw_data.h",
+                  ["tagwire.h", "tw_am.h", "tw_call.h", "tw_completion.h", "tw_context.h", "tw_data.h",
                    "tw_def.h", "tw_endpoint.h", "tw_explain.h", "tw_listen.h", "tw_memory.h",
                    "tw_message.h", "tw_rma.h", "tw_worker.h", "tagwire_status.h"]),
     "tagwire_bootstrap.h": ("exchange data between the processes of a job",

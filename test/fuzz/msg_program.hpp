@@ -64,6 +64,7 @@ class Program {
         require(tw_worker_create(context, &params, &worker_) == TW_OK);
         for (const unsigned id : {kDrops, kKeeps, kReceives})
             require(tw_am_register(worker_, id, &Program::handle, this) == TW_OK);
+        require(tw_call_register(worker_, kMethod, &Program::serve, this) == TW_OK);
         require(tw_mem_map(context, shared(), kSharedBytes, nullptr, &mem_) == TW_OK);
         context_ = context;
     }
@@ -154,7 +155,7 @@ class Program {
     }
     void take_shown(Input& input) {
         if (shown_.empty() && kept_.empty())
-            return;
+            return call();
         const auto choice = input.take<std::uint8_t>();
         if (!kept_.empty() && (shown_.empty() || choice >= 240))
             return take_kept(choice);
@@ -162,6 +163,27 @@ class Program {
         tw_message_h message = shown_[at];
         shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(at));
         take_message(message, (choice & 1) != 0);
+    }
+
+    /// A remote call of the peer, which ends once. The handler's own requests get replies here.
+    void call() {
+        for (const std::uint64_t request : std::exchange(requests_, {}))
+            static_cast<void>(tw_reply(worker_, request, 1, "late", 4, nullptr, nullptr));
+        if (ep_ == nullptr || has_failed_ || calls_.size() >= kCallsMax)
+            return;
+        Call& one = calls_.emplace_back();
+        tw_call_params_t params{};
+        params.context = &one;
+        params.reply = one.reply.data();
+        params.reply_bytes = one.reply.size();
+        params.done = [](const tw_call_done_t* done) {
+            auto& ended = *static_cast<Call*>(done->context);
+            require(ended.is_pending && done->length <= ended.reply.size());
+            ended.is_pending = false;
+        };
+        one.is_pending = true;
+        if (tw_call(ep_, kMethod, one.reply.data(), 0, &params, &one.id) != TW_OK)
+            one.is_pending = false;
     }
 
     /// A message that a handler has kept.
@@ -281,6 +303,9 @@ class Program {
         ep_ = nullptr;
     }
     void cancel_all() {
+        for (const Call& one : calls_)
+            if (one.is_pending)
+                tw_call_cancel(worker_, one.id);
         for (Operation& operation : operations_)
             if (operation.is_pending && operation.can_be_cancelled)
                 tw_request_cancel(operation.request);
@@ -325,10 +350,33 @@ class Program {
         for (const Operation& operation : operations_)
             if (operation.is_pending)
                 return true;
+        for (const Call& one : calls_)
+            if (one.is_pending)
+                return true;
         return false;
     }
 
   private:
+    struct Call {
+        std::vector<std::byte> reply = std::vector<std::byte>(kReceiveBytes);
+        std::uint64_t id = 0;
+        bool is_pending = false;
+    };
+    static constexpr std::size_t kCallsMax = 64;
+    static constexpr std::uint32_t kMethod = 0;
+
+    /// Replies at once to every other request, which is read.
+    static void serve(void* arg, tw_call_request_t* request) {
+        auto& self = *static_cast<Program*>(arg);
+        for (std::size_t i = 0; i < request->length; ++i)
+            self.sum_ += std::to_integer<unsigned>(static_cast<const std::byte*>(request->data)[i]);
+        if (++self.served_ % 2 == 0)
+            static_cast<void>(
+                tw_reply(request->worker, request->id, 0, "now", 3, nullptr, nullptr));
+        else
+            self.requests_.push_back(request->id);
+    }
+
     /// Ids of handlers, by what they do. No other id has one.
     static constexpr unsigned kDrops = 0, kKeeps = 1, kReceives = 2;
 
@@ -385,6 +433,9 @@ class Program {
     std::deque<Operation> operations_;
     std::vector<tw_message_h> shown_;  // by buffered receives
     std::vector<tw_message_h> kept_;   // by a handler
+    std::deque<Call> calls_;
+    std::vector<std::uint64_t> requests_;  // that wait for a reply
+    unsigned served_ = 0;
     unsigned sum_ = 0;
 };
 

@@ -93,7 +93,7 @@ void AmReceiver::drop(std::uint16_t id) {
 
 void AmReceiver::give(AmCall& call) {
     const auto id = static_cast<std::uint16_t>(call.id);
-    const AmHandler* handler = find(id);
+    const AmHandler* handler = handler_of(id);
     if (handler == nullptr)
         drop(id);
     else
@@ -105,7 +105,7 @@ void AmReceiver::take_eager(MatchPeer& from, const Header& header, WireBytes beh
     const bool has_more = (header.flags & kMoreParts) != 0;
     if (!decode(header, behind, &body) || (has_more && from.incoming.is_under_way))
         return static_cast<void>(to_.worker.drop("active message", behind.size()));
-    if (has_more && find(body.word.id) != nullptr) {
+    if (has_more && handler_of(body.word.id) != nullptr) {
         Arrival arrival = arrival_of(body.word, body.eager, body.header);
         arrival.flags = header.flags & kAcks;
         if (to_.matches.make(from, arrival) != nullptr)
@@ -139,7 +139,7 @@ void AmReceiver::take_rndv(MatchPeer& from, const Header& header, WireBytes behi
     if (!decode(header, behind, &body))
         return static_cast<void>(to_.worker.drop("rendezvous of an active message", behind.size()));
     const Rts& rts = body.rndv.rts;
-    if (find(body.word.id) == nullptr) {
+    if (handler_of(body.word.id) == nullptr) {
         drop(body.word.id);
         return from.lane.control(Ats{.send_id = rts.send_id, .status = UCS_ERR_NO_ELEM});
     }

@@ -10,6 +10,7 @@
 // The fast path (worker_messages.cc) gives short messages to their handlers itself.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -77,6 +78,12 @@ class AmReceiver {
 
     /// `id` is at most TW_AM_ID_MAX. Throws std::bad_alloc, and nothing has changed.
     void set(unsigned id, tw_am_cb_t callback, void* arg);
+    /// An id of the library's, above TW_AM_ID_MAX; its messages take the slow path.
+    void set_own(std::uint16_t id, tw_am_cb_t callback, void* arg) {
+        own_[id - kFirstOwnId] = {callback, arg};
+    }
+    /// The library's ids have no handler any more.
+    void clear_own() { own_ = {}; }
     tw_status_t keep(AmCall& call, tw_message_h* message_p);
 
     // ---- Messages of peers
@@ -95,12 +102,22 @@ class AmReceiver {
     void complete(Unexpected& message);
 
   private:
+    static constexpr std::uint16_t kFirstOwnId = TW_AM_ID_MAX + 1;
+
+    /// As find(), of the library's ids, too.
+    const AmHandler* handler_of(std::uint16_t id) const {
+        if (id < kFirstOwnId)
+            return find(id);
+        const AmHandler& own = own_[id - kFirstOwnId];
+        return own.callback != nullptr ? &own : nullptr;
+    }
     void drop(std::uint16_t id);
     void give(AmCall& call);
     void give_message(MatchPeer& from, Unexpected& message);
 
     const AmReceiverPorts to_;
     std::vector<AmHandler> handlers_;  // by id, as far as the highest one
+    std::array<AmHandler, UINT16_MAX - TW_AM_ID_MAX> own_{};
     bool has_dropped_ = false;
 };
 

@@ -71,6 +71,11 @@ class Endpoint {
                             args.op(), args.request()),
                 "tw_am_sendv"};
     }
+    /// As tw_call(); `params` name at least on_done().
+    Status call(std::uint32_t method, std::span<const std::byte> data, const CallParams& params,
+                std::uint64_t* id = nullptr) const {
+        return {tw_call(get(), method, data.data(), data.size(), &params, id), "tw_call"};
+    }
     Status flush(tw_flush_level_t level, OpArgs args = {}) const {
         return {tw_ep_flush(get(), level, args.op(), args.request()), "tw_ep_flush"};
     }

@@ -6,6 +6,7 @@
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
 
 #include <protocols/api/cxx_msg_am.hpp>
+#include <protocols/api/cxx_msg_call.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_message.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
@@ -166,6 +167,26 @@ class Worker {
     /// The id has no handler from now on.
     Status remove_am(unsigned id) const {
         return {tw_am_register(get(), id, nullptr, nullptr), "tw_am_register"};
+    }
+
+    // ---- Remote calls
+
+    /// `handler(CallRequest&)` runs for each request of this method, and replies, then or later.
+    template <class Handler>
+    Status on_call(std::uint32_t method, Handler& handler) const {
+        const auto call = [](void* arg, tw_call_request_t* request) {
+            CallRequest taken(*request);
+            (*static_cast<Handler*>(arg))(taken);
+        };
+        return {tw_call_register(get(), method, call, detail::arg_of(handler)), "tw_call_register"};
+    }
+    /// The method has no handler from now on.
+    Status remove_call(std::uint32_t method) const {
+        return {tw_call_register(get(), method, nullptr, nullptr), "tw_call_register"};
+    }
+    /// Ends a call of Endpoint::call() with TW_ERR_CANCELED; tw_call_cancel().
+    Status cancel_call(std::uint64_t id) const {
+        return {tw_call_cancel(get(), id), "tw_call_cancel"};
     }
 
     // ---- Messages that are there already. TW_OK: `info` tells which; TW_ERR_NO_MESSAGE.

@@ -139,6 +139,25 @@ constexpr Option kOptions[] = {
      .doc = "Match tagged messages on devices with tag-matching SRQs. Both sides need the same "
             "value; creating a worker without such a device fails.",
      .offset = offsetof(Options, tag_offload)},
+    {.name = "CALL_REQUESTS_MAX",
+     .type = OptionType::kCount,
+     .unit = "requests",
+     .default_value = "65536",
+     .doc = "Requests of remote calls that a worker keeps until its program replies. Calls beyond "
+            "end with TW_ERR_NO_RESOURCE.",
+     .offset = offsetof(Options, call_requests_max),
+     .min = 1,
+     .max = std::uint64_t{1} << 24},
+    {.name = "CALL_BYTES",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "256m",
+     .doc = "Memory of a worker for requests of remote calls that come by rendezvous, and as much "
+            "for copies of requests that are sent with a deadline. A longer request ends with "
+            "TW_ERR_EXCEEDS_LIMIT at its server, one that finds no room with TW_ERR_NO_RESOURCE; "
+            "one that finds no room for its copy is sent without one.",
+     .offset = offsetof(Options, call_bytes),
+     .min = 4096},
     {.name = "LIVENESS_INTERVAL",
      .type = OptionType::kTimeNs,
      .unit = "ns",

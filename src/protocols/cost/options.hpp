@@ -32,6 +32,8 @@ struct Options {
     /// A receiver may read the buffer of a sender; a sender may write that of a receiver.
     bool may_get() const { return scheme() == RndvScheme::kAuto || scheme() == RndvScheme::kGet; }
     bool may_put() const { return scheme() == RndvScheme::kAuto || scheme() == RndvScheme::kPut; }
+    std::uint64_t call_requests_max;
+    std::uint64_t call_bytes;
     bool tag_offload;
     std::uint64_t liveness_interval_ns;
     ucs::OptionString calibration;

@@ -11,6 +11,7 @@
 #include "protocols/cm/listener.hpp"
 #include "protocols/request/refuse.hpp"
 #include "protocols/worker/entry.hpp"
+#include "protocols/worker/peer_table.hpp"
 
 using namespace tagwire::proto;
 using tagwire::ucs::read_sized;
@@ -20,15 +21,15 @@ namespace {
 
 /// The manager is made when the worker needs it first.
 ucs_status_t manager_of(WorkerCore& worker, ConnectionManager** manager_p) {
-    if (worker.lookout == nullptr) {
+    if (worker.lookout(LookoutOf::kConnections) == nullptr) {
         std::unique_ptr<Lookout> made;
         const ucs_status_t status = ConnectionManager::create(
             {.worker = &worker, .peers = worker.peers(), .callbacks = worker.callbacks()}, &made);
         if (status != UCS_OK)
             return status;
-        set_lookout(worker, std::move(made));
+        set_lookout(worker, LookoutOf::kConnections, std::move(made));
     }
-    *manager_p = static_cast<ConnectionManager*>(worker.lookout.get());
+    *manager_p = static_cast<ConnectionManager*>(worker.lookout(LookoutOf::kConnections));
     return UCS_OK;
 }
 

@@ -79,6 +79,18 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
      "TAGWIRE_UNEXPECTED_MAX"},
     {WorkerCounter::kAmDropped, "am_dropped", "messages",
      "active messages dropped because no handler was registered for their id"},
+    {WorkerCounter::kCallTimeouts, "call_timeouts", "calls",
+     "remote calls ended because no reply had come in time"},
+    {WorkerCounter::kCallLate, "call_late", "replies",
+     "replies dropped because their call had ended: by time, by cancellation, or by a reply "
+     "before"},
+    {WorkerCounter::kCallRefused, "call_refused", "messages",
+     "requests and replies of remote calls dropped because they were malformed, or came from "
+     "another "
+     "worker than the one that was called"},
+    {WorkerCounter::kCallTurnedAway, "call_turned_away", "requests",
+     "requests of peers refused: no such method, TAGWIRE_CALL_REQUESTS_MAX or TAGWIRE_CALL_BYTES "
+     "used up, or no memory"},
     {WorkerCounter::kLate, "late", "messages",
      "messages dropped because their endpoint had been closed or had failed"},
     {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},

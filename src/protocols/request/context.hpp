@@ -116,13 +116,13 @@ class alignas(128) Context : public tw_context {
     bool is_open(ucs_status_t status);
     ucs_status_t check_overrides() const;
 
-    /// The option or the parameter that named the transports.
     std::uint64_t log_id_ = 0;  // 0: it is none of the program's
     bool listens_ = false;
     struct LogListener {
         tw_log_cb_t callback;
         void* arg;
     } log_listener_{};
+    /// The option or the parameter that named the transports.
     std::string source_ = "TAGWIRE_TRANSPORTS";
     std::string wanted_;           // the list of transports
     bool has_bad_option_ = false;  // of a memory domain; the log names it

@@ -375,6 +375,8 @@ void PeerTable::tell_event(const PeerEndpoint& ep, tw_peer_event_t event) {
 }
 
 void PeerTable::tell_end(PeerEndpoint& ep, ucs_status_t status) {
+    if (to_.calls.ended != nullptr && !is_to_tx_context(ep) && !to_.requests.is_silent())
+        to_.calls.ended(to_.owner, ep.worker_id, status);
     if (!std::exchange(ep.marks.is_up, false) || to_.requests.is_silent())
         return;
     const bool is_in_order =

@@ -56,6 +56,9 @@ struct PeerTableCalls {
     ucs_status_t (*open_contexts)(void* owner, PeerEndpoint& ep, unsigned flags);
     /// False: the worker is no transmit context. Else the endpoint that the program has fails.
     bool (*fail_front)(void* owner, PeerEndpoint& ep, ucs_status_t status);
+    /// The connection of a worker, no transmit context, has ended. Calls nothing of the program.
+    /// Null: nobody wants to know.
+    void (*ended)(void* owner, std::uint64_t worker_id, ucs_status_t status) = nullptr;
 };
 
 /// The world of a table of peers.

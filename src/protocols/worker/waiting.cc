@@ -25,8 +25,9 @@ ucs_status_t Waiting::open(int* fd_p, ucs::LogLevel level) {
     const ucs_status_t status = wakeup_.open(rails, level);
     if (status != UCS_OK)
         return status;
-    if (worker_.lookout != nullptr)
-        add(worker_.lookout->fd());
+    for (const auto& lookout : worker_.lookouts)
+        if (lookout != nullptr)
+            add(lookout->fd());
     *fd_p = wakeup_.fd();
     return UCS_OK;
 }
@@ -39,8 +40,10 @@ ucs_status_t Waiting::event_fd_of_program(int* fd_p) {
 
 void Waiting::add(int fd) {
     if (wakeup_.is_open() && !wakeup_.add(fd))
-        TW_LOG_ERROR("wake-up: connections by host and port do not wake who sleeps: %s",
-                     std::strerror(errno));
+        TW_LOG_ERROR(
+            "wake-up: connections by host and port, or the time of calls, do not wake who sleeps: "
+            "%s",
+            std::strerror(errno));
 }
 
 void Waiting::signal() {

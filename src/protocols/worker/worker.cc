@@ -213,7 +213,9 @@ ucs_status_t Worker::open_device_tags() {
 
 Worker::~Worker() {
     requests_.silence();
-    lookout.reset();
+    for (auto& lookout : lookouts)
+        lookout.reset();
+    ams_.clear_own();
     if (tx_contexts_ != nullptr) {
         // They go first, and their endpoints with them.
         endpoints_.for_each([](Endpoint& ep) { ep.tx.contexts = nullptr; });
@@ -429,18 +431,20 @@ unsigned Worker::look_around() {
     calls_left_ = kCallsPerLook;
     unsigned count = look_at_rails();
     look_at_peers();
-    if (lookout != nullptr) {
+    for (const auto& lookout : lookouts) {
+        if (lookout == nullptr)
+            continue;
         calls_left_ = kCallsPerLookout;
         count += lookout->look();
     }
     return count;
 }
 
-void set_lookout(WorkerCore& core, std::unique_ptr<Lookout> lookout) {
+void set_lookout(WorkerCore& core, LookoutOf kind, std::unique_ptr<Lookout> lookout) {
     Worker& worker = worker_of(core);
-    worker.lookout = std::move(lookout);
+    worker.lookouts[static_cast<std::size_t>(kind)] = std::move(lookout);
     worker.look_at_clock_next();
-    worker.waiting().add(worker.lookout->fd());
+    worker.waiting().add(worker.lookout(kind)->fd());
 }
 
 /// A peer may choose a rail that this side has no endpoint on, and come without being asked. The

@@ -8,6 +8,7 @@
 
 #include <uct/api/uct.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -186,8 +187,12 @@ class WorkerCore : public tw_worker {
     tw_worker_limits_t limits;
     ReceivePath receive_path;
     WorkerLock lock;
-    std::unique_ptr<Lookout> lookout;  // set_lookout(); null: nobody needed one
-    ucs::Repeats refusals;             // of messages that any stranger may send
+    /// By LookoutOf; null: nobody needed one.
+    std::array<std::unique_ptr<Lookout>, static_cast<std::size_t>(LookoutOf::kCount)> lookouts;
+    Lookout* lookout(LookoutOf kind) const {
+        return lookouts[static_cast<std::size_t>(kind)].get();
+    }
+    ucs::Repeats refusals;  // of messages that any stranger may send
 
   protected:
     WorkerCore(Context& context, const tw_worker_params_t& params, TxContext* tx, PeerTable& peers,

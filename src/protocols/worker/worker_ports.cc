@@ -85,6 +85,12 @@ constinit const PeerTableCalls Worker::kPeerTableCalls{
             worker_at(worker).own_tx->has_failed(endpoint_of(ep), status);
             return true;
         },
+    .ended =
+        [](void* worker, std::uint64_t worker_id, ucs_status_t status) {
+            for (const auto& lookout : worker_at(worker).lookouts)
+                if (lookout != nullptr)
+                    lookout->peer_ended(worker_id, static_cast<tw_status_t>(status));
+        },
 };
 
 PeerTablePorts Worker::peer_table_ports() {

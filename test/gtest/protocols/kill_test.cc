@@ -5,7 +5,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "common/child.hpp"
 #include "protocols/victim.hpp"
@@ -97,6 +99,59 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     while (node.done.empty())
         node.progress();
     EXPECT_EQ(received, more);
+}
+
+/// Takes requests, and never replies.
+[[noreturn]] void be_silent_victim(int to_parent, int from_parent) {
+    DoomedNode doomed(to_parent, from_parent, kill_transports());
+    std::size_t count = 0;
+    tw_call_register(
+        doomed.node().worker(), 1,
+        [](void* counted, tw_call_request_t*) { ++*static_cast<std::size_t*>(counted); }, &count);
+    tw_tag_send(doomed.ep(), nullptr, 0, 1, nullptr, nullptr);
+    for (bool is_told = false;;) {
+        doomed.node().progress();
+        if (count >= 6 && !std::exchange(is_told, true) && ::write(to_parent, "x", 1) != 1)
+            _exit(6);
+    }
+}
+
+TEST_F(MsgKill, calls_of_a_killed_peer_end_once_each) {
+    const Victim victim(be_silent_victim);
+    LivingNode living;
+    Node& node = *living;
+    const tw_ep_h ep = living.meet(victim);
+    while (node.counter("rx_unexpected") < 1)
+        node.progress();
+    const Bytes data = pattern(kLong, 2);
+    struct End {
+        int times = 0;
+        tw_status_t status = TW_OK;
+    } ends[6];
+    for (std::size_t i = 0; i < std::size(ends); ++i) {
+        tw_call_params_t params{};
+        params.context = &ends[i];
+        params.timeout_ns = i % 2 == 0 ? 0 : 3'600'000'000'000;
+        params.done = [](const tw_call_done_t* done) {
+            End& end = *static_cast<End*>(done->context);
+            ++end.times;
+            end.status = done->status;
+        };
+        ASSERT_EQ(tw_call(ep, 1, data.data(), i < 3 ? 10 : kLong, &params, nullptr), TW_OK);
+    }
+    pollfd polled{victim.from(), POLLIN, 0};
+    while (::poll(&polled, 1, 0) == 0)
+        node.progress();
+    victim.kill();
+    while (std::ranges::any_of(ends, [](const End& end) { return end.times == 0; }))
+        node.progress();
+    for (int i = 0; i < 1000; ++i)
+        node.progress();
+    for (const End& end : ends) {
+        EXPECT_EQ(end.times, 1);
+        EXPECT_LT(end.status, TW_OK);
+        EXPECT_NE(end.status, TW_ERR_TIMED_OUT);
+    }
 }
 
 /// The handler of id 1 keeps everything.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Remote calls by active messages, when things go wrong: calls that are not answered in time are
-// made again, a client dies, and the server crashes and is started again at another address.
+// Remote calls (tw_call.h), when things go wrong: calls without a reply in time are made again, a
+// client dies, and the server crashes and is started again at another address.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned kClients = 3, kDiesAfter = 100, kCrashesAfter = 400, kForgetsEach = 97;
 constexpr std::uint64_t kCalls = 300, kPatienceNs = 100'000'000;
-enum Handler : unsigned { kCall, kReply };  // ids
+constexpr std::uint32_t kSum = 1;  // the method
 
 /// Where processes find the server: shared memory here, a directory service elsewhere.
 struct Directory {
@@ -35,17 +35,12 @@ struct Directory {
     std::atomic<unsigned> timeouts{0}, reconnects{0}, lost{0};  // Relaxed: read at the end
 };
 
-/// The header of a reply; that of a call is its id.
-struct Reply {
-    std::uint64_t id, sum;
-};
-
 volatile std::sig_atomic_t is_over = 0;
 
 class Server {
   public:
     Server(Directory& directory, unsigned number) : directory_(directory), number_(number) {
-        worker_.on_am(kCall, *this).or_throw();
+        worker_.on_call(kSum, *this).or_throw();
         const auto address = worker_.address();
         Directory::Entry& entry = directory.entries.at(number);
         entry.length = address.size();
@@ -58,64 +53,62 @@ class Server {
         const auto is_told = [] { return is_over != 0; };
         return msg::progress_until(worker_, is_told, TW_WAIT_SLEEP) ? 0 : 1;
     }
-    /// Adds up the bytes of a call. It is answered in the handler, which may send; short data is
-    /// here, and what is not is received first in a real server.
-    void operator()(const msg::ActiveMessage& message) {
+    /// Adds up the bytes of a request, however long it is. One that is forgotten ends by its time,
+    /// as one does whose reply finds no room.
+    void operator()(const msg::CallRequest& request) {
         ++calls_;
         if (number_ == 0 && calls_ == kCrashesAfter)
             std::_Exit(9);
-        const auto call = message.header_as<std::uint64_t>();
-        if (!call || calls_ % kForgetsEach == 0 || message.is_rndv())
+        if (calls_ % kForgetsEach == 0)
             return;
-        Reply reply{*call, 0};
-        for (const std::byte byte : message.data())
-            reply.sum += static_cast<std::uint64_t>(byte);
-        // No room for the reply: the client calls again.
-        (void)message.reply(kReply, msg::bytes_of(reply));
+        std::uint64_t sum = 0;
+        for (const std::byte byte : request.data())
+            sum += static_cast<std::uint64_t>(byte);
+        (void)request.reply(0, msg::bytes_of(sum), inject_);
     }
-    /// An endpoint of ours has failed: its client has died.
-    void operator()(tw_ep_h ep, tw_status_t) {
-        (void)tw_ep_close(ep, TW_CLOSE_FORCE, nullptr, nullptr);
-        directory_.lost.fetch_add(1, std::memory_order_relaxed);  // Relaxed: as said
+    /// A peer has gone: its client has left, or has died.
+    void operator()(std::uint64_t, tw_peer_event_t event, tw_status_t) {
+        if (event == TW_PEER_FAILED)
+            directory_.lost.fetch_add(1, std::memory_order_relaxed);  // Relaxed: as said
     }
 
   private:
     Directory& directory_;
+    const msg::Op inject_{TW_OP_INJECT};
     unsigned number_, calls_ = 0;
     msg::Context context_;
-    msg::Worker worker_{context_, *this};
+    msg::Worker worker_{context_, msg::WorkerParams().on_peer(*this)};
 };
 
 class Client {
   public:
-    explicit Client(Directory& directory) : directory_(directory) {
-        worker_.on_am(kReply, *this).or_throw();
-    }
+    explicit Client(Directory& directory) : directory_(directory) {}
     /// The sum of the bytes, whatever happens to the server: a call may be made twice, so what is
     /// called must allow that.
     std::uint64_t sum(std::span<const std::byte> data) {
-        ++id_;
-        sum_.reset();
+        std::uint64_t sum = 0;
+        msg::CallParams params;
+        params.on_done(*this).timeout(kPatienceNs).reply_into(
+            std::as_writable_bytes(std::span(&sum, 1)));
         for (;;) {
             if (!ep_)
                 connect();
-            if (ep_ && ep_->am_send(kCall, msg::bytes_of(id_), data, inject_) >= TW_OK) {
-                const auto has_ended = [&] { return sum_ || has_failed_; };
-                if (!msg::progress_until(worker_, has_ended, TW_WAIT_SLEEP, kPatienceNs))
+            end_.reset();
+            if (ep_ && ep_->call(kSum, data, params) == TW_OK) {
+                (void)msg::progress_until(worker_, [&] { return end_.has_value(); }, TW_WAIT_SLEEP);
+                if (*end_ == TW_OK)
+                    return sum;
+                if (*end_ == TW_ERR_TIMED_OUT)
                     directory_.timeouts.fetch_add(1, std::memory_order_relaxed);  // Relaxed: so
-                if (sum_)
-                    return *sum_;
+                else
+                    ::usleep(1000);  // it has gone, and the next one is not there yet
             }
             worker_.progress();
             if (std::exchange(has_failed_, false))
                 ep_.reset();
         }
     }
-    void operator()(const msg::ActiveMessage& message) {
-        const auto reply = message.header_as<Reply>();
-        if (reply && reply->id == id_)  // else of a call that was given up
-            sum_ = reply->sum;
-    }
+    void operator()(const tw_call_done_t& done) { end_ = done.status; }
     void operator()(tw_ep_h, tw_status_t) { has_failed_ = true; }
 
   private:
@@ -134,9 +127,7 @@ class Client {
     }
 
     Directory& directory_;
-    const msg::Op inject_{TW_OP_INJECT};
-    std::uint64_t id_ = 0;  // of the last call
-    std::optional<std::uint64_t> sum_;
+    std::optional<tw_status_t> end_;  // of the last call
     bool has_failed_ = false;
     msg::Context context_;
     msg::Worker worker_{context_, *this};
@@ -189,7 +180,7 @@ int main() {
             is_right &= ends_with(client, 0);
         ::kill(server, SIGTERM);
         is_right &= ends_with(server, 0);
-        std::printf("rpc_am: %u timeouts, %u reconnects, %u clients lost: %s\n",
+        std::printf("rpc_call: %u timeouts, %u reconnects, %u clients lost: %s\n",
                     directory.timeouts.load(), directory.reconnects.load(), directory.lost.load(),
                     is_right ? "right" : "wrong");
         return is_right ? 0 : 1;
