@@ -103,6 +103,7 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
     DEPENDS ${tw_documented} ${tw_tree}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/calls.py
             ${PROJECT_SOURCE_DIR}/examples/manual_pages.c
+            ${PROJECT_SOURCE_DIR}/examples/manual_pages_memory.h
             ${PROJECT_SOURCE_DIR}/examples/am_ring.c
             ${tw_html_sources}/page.py ${tw_html_sources}/layout.xml
             ${tw_html_sources}/tagwire.css ${tw_drawn} ${tw_ready_pictures}

@@ -88,14 +88,16 @@ class Client {
     std::uint64_t sum(std::span<const std::byte> data) {
         std::uint64_t sum = 0;
         msg::CallParams params;
-        params.on_done(*this).timeout(kPatienceNs).reply_into(
-            std::as_writable_bytes(std::span(&sum, 1)));
+        params.on_done(*this)
+            .timeout(kPatienceNs)
+            .reply_into(std::as_writable_bytes(std::span(&sum, 1)));
         for (;;) {
             if (!ep_)
                 connect();
             end_.reset();
             if (ep_ && ep_->call(kSum, data, params) == TW_OK) {
-                (void)msg::progress_until(worker_, [&] { return end_.has_value(); }, TW_WAIT_SLEEP);
+                (void)msg::progress_until(
+                    worker_, [&] { return end_.has_value(); }, TW_WAIT_SLEEP);
                 if (*end_ == TW_OK)
                     return sum;
                 if (*end_ == TW_ERR_TIMED_OUT)

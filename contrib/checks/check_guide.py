@@ -163,7 +163,8 @@ def homeless_pages(root):
 
 def calls_without_example(root):
     """The manual page of each call shows an example (docs/man/calls.py)."""
-    examples = (root / EXAMPLES).read_text()
+    examples = "".join(program.read_text()
+                       for program in sorted(root.glob(EXAMPLES.replace(".c", "*.[ch]"))))
     for header in [*(root / "src").glob("*.h"), *(root / "src/protocols/api").glob("*.h")]:
         for name in DECLARED.findall(header.read_text()):
             if not re.search(rf"\b{name}\(", examples):

@@ -21,9 +21,10 @@ TYPEDEF = re.compile(r"^typedef (?:struct|enum) (\w+) (\w+);", re.MULTILINE)
 # What programs include, what it is, and the headers behind it.
 BUNDLES = {
     "tagwire.h": ("messages between workers",
-                  ["tagwire.h", "tw_am.h", "tw_call.h", "tw_completion.h", "tw_context.h", "tw_data.h",
-                   "tw_def.h", "tw_endpoint.h", "tw_explain.h", "tw_listen.h", "tw_memory.h",
-                   "tw_message.h", "tw_rma.h", "tw_worker.h", "tagwire_status.h"]),
+                  ["tagwire.h", "tw_am.h", "tw_call.h", "tw_completion.h", "tw_context.h",
+                   "tw_data.h", "tw_def.h", "tw_endpoint.h", "tw_explain.h", "tw_list.h",
+                   "tw_listen.h", "tw_memory.h", "tw_message.h", "tw_rma.h", "tw_worker.h",
+                   "tagwire_status.h"]),
     "tagwire_bootstrap.h": ("exchange data between the processes of a job",
                             ["tagwire_bootstrap.h"]),
     "uct/api/uct.h": ("operations of a transport",
@@ -31,7 +32,7 @@ BUNDLES = {
     "uct/api/tagwire_uct.h": ("extensions of the transport API", ["tagwire_uct.h"]),
 }
 # Programs with examples, the first for the messaging layer; functions longer than this stay there.
-EXAMPLES = ["examples/manual_pages.c", "examples/am_ring.c"]
+EXAMPLES = ["examples/manual_pages.c", "examples/manual_pages_memory.h", "examples/am_ring.c"]
 EXAMPLE_LINES_MAX = 40
 FUNCTION = re.compile(r"^(?:// [^\n]*\n)*static [^;]*?\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 HELPERS = ("check", "finish")  # of the first program

@@ -4,6 +4,7 @@
 
 #include "protocols/api/tw_call.h"
 #include "protocols/api/tw_data.h"
+#include "protocols/api/tw_message.h"
 #include "protocols/call/calls.hpp"
 #include "protocols/facade/called_endpoint.hpp"
 #include "protocols/facade/check_call.hpp"

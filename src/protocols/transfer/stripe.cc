@@ -9,6 +9,7 @@
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/rail.hpp"
+#include "protocols/wire/memory_key.hpp"
 
 namespace tagwire::proto {
 
