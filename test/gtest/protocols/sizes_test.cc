@@ -92,7 +92,7 @@ struct MsgSizes : ::testing::Test {
         const tw_iov_t iov = {text, sizeof text};
         std::uint64_t number = 0;
         const msg::Memory memory{context_, std::as_writable_bytes(std::span(&number, 1))};
-        const msg::RemoteMemory key{self, memory.pack()};
+        const msg::RemoteMemory key{worker_, memory.pack()};
         const std::uint64_t at = memory.address();
         const tw_ep_h ep = self.get();
         const tw_worker_h worker = worker_.get();
@@ -124,6 +124,15 @@ struct MsgSizes : ::testing::Test {
         refused("tw_atomic", [&] {
             return tw_atomic(ep, TW_ATOMIC_ADD, TW_UINT64, text, at, key.key(), &op, nullptr);
         });
+        tw_list_t list{};
+        tw_prepared_h prepared = nullptr;
+        ASSERT_EQ(tw_prepare(worker, TW_RMA_PUT, &list, &prepared), TW_OK);
+        refused("tw_put_list", [&] { return tw_put_list(ep, &list, &op, nullptr); });
+        refused("tw_get_list", [&] { return tw_get_list(ep, &list, &op, nullptr); });
+        refused("tw_run_prepared", [&] { return tw_run_prepared(ep, prepared, &op, nullptr); });
+        tw_prepared_free(prepared);
+        refused("tw_worker_flush",
+                [&] { return tw_worker_flush(worker, TW_FLUSH_SENT, &op, nullptr); });
         refused("tw_ep_flush", [&] { return tw_ep_flush(ep, TW_FLUSH_DELIVERED, &op, nullptr); });
         refused("tw_ep_close", [&] { return tw_ep_close(ep, TW_FLUSH_DELIVERED, &op, nullptr); });
     }
