@@ -6,7 +6,8 @@
 # may also take the library's folder and a product's into its own build.
 set -euo pipefail
 
-build=$1 source=$2 out=$3
+# Absolute, as CMake wants the prefix.
+build=$(realpath "$1") source=$(realpath "$2") out=$(realpath -m "$3")
 shift 3
 products=("$@")
 ((${#products[@]})) || products=(vhca tools contrib/libfabric)
