@@ -14,7 +14,7 @@ class Entry {
         if (worker.guards == 0)
             return;
         if (worker.is_heard()) [[unlikely]]
-            log_around_ = ucs::detail::begin_log_scope(worker.context().log_id());
+            ucs::detail::begin_log_scope(log_frame_, worker.context().log_id());
         if (worker.is_multi)
             worker.enter();
     }
@@ -26,12 +26,12 @@ class Entry {
         if (worker_.is_multi)
             worker_.leave();
         if (worker_.is_heard()) [[unlikely]]
-            ucs::detail::end_log_scope(log_around_);  // without the lock
+            ucs::detail::end_log_scope(log_frame_);  // without the lock
     }
 
   private:
     WorkerCore& worker_;
-    std::uint64_t log_around_;  // if it is heard
+    ucs::detail::LogFrame log_frame_;  // if it is heard
 };
 
 /// Held for moments by calls that end no operation and leave nothing to progress.

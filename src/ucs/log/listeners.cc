@@ -12,7 +12,20 @@
 
 namespace tagwire::ucs {
 
+/// A line that waits for the end of a scope.
+struct detail::LogLine {
+    std::uint64_t id;
+    LogLevel level;
+    const char* file;
+    int line;
+    std::string text;
+    LogLine* next = nullptr;
+};
+
 namespace {
+
+using detail::LogFrame;
+using detail::LogLine;
 
 struct Context {
     std::uint64_t id;
@@ -21,24 +34,13 @@ struct Context {
     unsigned running = 0;  // threads inside the listener
 };
 
-/// A line that waits for the end of a scope.
-struct Line {
-    std::uint64_t id;
-    LogLevel level;
-    const char* file;
-    int line;
-    std::string text;
-    Line* next = nullptr;
-};
+// A pointer alone: variables of threads take of the room that the loader keeps for all libraries.
+[[gnu::tls_model("initial-exec")]] thread_local constinit detail::LogFrame* here = nullptr;
 
-struct OfThread {
-    std::uint64_t scope;    // the context that lines concern; 0: none is known
-    std::uint64_t running;  // the context whose listener runs; 0: none
-    Line* first;
-    Line* last;
-};
-
-[[gnu::tls_model("initial-exec")]] thread_local constinit OfThread here{0, 0, nullptr, nullptr};
+/// The context whose listener runs in this thread; 0: none.
+std::uint64_t running_here() {
+    return here == nullptr ? 0 : here->running;
+}
 
 struct Contexts {
     std::mutex lock;
@@ -80,23 +82,30 @@ bool tell(std::uint64_t id, LogLevel level, const char* file, int line, const ch
         listener = context->listener;
         arg = context->arg;
     }
-    here.running = id;
+    LogFrame frame{here, 0, id, nullptr, nullptr};
+    here = &frame;
     listener(arg, level, file, line, text);
-    here.running = 0;
+    here = frame.around;
     const std::lock_guard locked(every.lock);
     if (Context* const context = every.find(id); context != nullptr && --context->running == 0)
         every.has_returned.notify_all();
     return true;
 }
 
-/// Out of memory for it: false.
-bool keep(std::uint64_t id, LogLevel level, const char* file, int line,
+/// Adds lines to those that wait for the end of the scope.
+void add(LogFrame& scope, LogLine* first, LogLine* last) {
+    (scope.last == nullptr ? scope.first : scope.last->next) = first;
+    scope.last = last;
+}
+
+/// False: there is no memory for it.
+bool keep(LogFrame& scope, LogLevel level, const char* file, int line,
           std::string_view text) noexcept {
     try {
-        auto one = std::make_unique<Line>(Line{id, level, file, line, std::string(text)});
-        Line* const added = one.release();
-        (here.last == nullptr ? here.first : here.last->next) = added;
-        here.last = added;
+        auto one =
+            std::make_unique<LogLine>(LogLine{scope.scope, level, file, line, std::string(text)});
+        LogLine* const added = one.release();
+        add(scope, added, added);
         return true;
     } catch (const std::bad_alloc&) {
         return false;
@@ -119,18 +128,18 @@ void log_remove(std::uint64_t id) {
     if (context == nullptr)
         return;
     context->listener = nullptr;  // no thread enters it any more
-    const unsigned own = here.running == id ? 1 : 0;
+    const unsigned own = running_here() == id ? 1 : 0;
     every.has_returned.wait(locked, [&] { return every.find(id)->running == own; });
     std::erase_if(every.all, [id](const Context& each) { return each.id == id; });
 }
 
 bool log_hear(LogLevel level, const char* file, int line, std::string_view text) {
-    if (here.running != 0)
+    if (running_here() != 0)
         return false;
     while (text.ends_with('\n'))
         text.remove_suffix(1);
-    if (here.scope != 0)
-        return keep(here.scope, level, file, line, text);
+    if (here != nullptr)
+        return keep(*here, level, file, line, text);
     const std::uint64_t id = only_context();
     if (id == 0)
         return false;
@@ -141,19 +150,21 @@ bool log_hear(LogLevel level, const char* file, int line, std::string_view text)
     }
 }
 
-std::uint64_t detail::begin_log_scope(std::uint64_t id) {
-    return std::exchange(here.scope, id);
+void detail::begin_log_scope(LogFrame& frame, std::uint64_t id) {
+    frame = {here, id, running_here(), nullptr, nullptr};
+    here = &frame;
 }
 
-void detail::end_log_scope(std::uint64_t around) {
-    here.scope = around;
-    if (around != 0 || here.first == nullptr || here.running != 0)
+void detail::end_log_scope(LogFrame& frame) {
+    here = frame.around;
+    if (frame.first == nullptr)
         return;
+    if (here != nullptr)
+        return add(*here, frame.first, frame.last);
     // Lines of calls that a listener makes go to the log, so none is added meanwhile.
-    Line* next = std::exchange(here.first, nullptr);
-    here.last = nullptr;
+    LogLine* next = frame.first;
     while (next != nullptr) {
-        const std::unique_ptr<Line> one(next);
+        const std::unique_ptr<LogLine> one(next);
         next = one->next;
         if (!tell(one->id, one->level, one->file, one->line, one->text.c_str()))
             log_write_line(one->level, one->file, one->line, one->text);

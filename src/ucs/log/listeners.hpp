@@ -34,9 +34,19 @@ void log_remove(std::uint64_t id);
 bool log_hear(LogLevel level, const char* file, int line, std::string_view text);
 
 namespace detail {
-/// `id` of the scope that begins. Returns that of the one around it, 0: none.
-std::uint64_t begin_log_scope(std::uint64_t id);
-void end_log_scope(std::uint64_t around);
+struct LogLine;
+
+/// A scope of a thread, or a listener that runs in it; on the thread's stack.
+struct LogFrame {
+    LogFrame* around;       // nullptr: it is the outermost
+    std::uint64_t scope;    // the context that lines concern; 0: none is known
+    std::uint64_t running;  // the context whose listener runs here or around; 0: none
+    LogLine* first;         // lines that wait for the end of the scope
+    LogLine* last;
+};
+
+void begin_log_scope(LogFrame& frame, std::uint64_t id);
+void end_log_scope(LogFrame& frame);
 /// Writes a line to the log itself. (log.cc)
 void log_write_line(LogLevel level, const char* file, int line, std::string_view text);
 }  // namespace detail
@@ -46,18 +56,18 @@ class LogScope {
   public:
     explicit LogScope(std::uint64_t id) : id_(id) {
         if (id_ != 0) [[unlikely]]
-            around_ = detail::begin_log_scope(id);
+            detail::begin_log_scope(frame_, id);
     }
     LogScope(const LogScope&) = delete;
     LogScope& operator=(const LogScope&) = delete;
     ~LogScope() {
         if (id_ != 0) [[unlikely]]
-            detail::end_log_scope(around_);
+            detail::end_log_scope(frame_);
     }
 
   private:
     const std::uint64_t id_;
-    std::uint64_t around_ = 0;
+    detail::LogFrame frame_;  // with an id
 };
 
 }  // namespace tagwire::ucs

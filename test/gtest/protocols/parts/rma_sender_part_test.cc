@@ -81,9 +81,7 @@ class RmaSenderPart : public testing::Test {
         for (std::size_t i = 0; i < count; ++i)
             pieces_.push_back(
                 {buffer_.data() + i * bytes, kAddress + i * (bytes + 1), bytes, key_, nullptr});
-        proto::RmaList list{.pieces = pieces_.data(), .piece_count = count, .bytes = count * bytes};
-        list.has_all_handles = false;
-        return list;
+        return {pieces_.data(), count, nullptr, 0, count * bytes, 0, false, nullptr};
     }
     /// As made(), of a list.
     Request* made(RmaKind kind, const proto::RmaList& list, std::uint32_t flags = 0) {
