@@ -148,7 +148,8 @@ void Closing::on_left(bool is_gone) {
         // The program came back meanwhile.
         if (is_gone)
             return peer_.reconnect();
-        lane_.control(Back{});
+        if (!has_said_bye_)  // else it leaves again, and has said so since
+            lane_.control(Back{});
     } else if (is_gone) {
         peer_.tell_end(UCS_OK);
         lane_.fail(UCS_ERR_NOT_CONNECTED);

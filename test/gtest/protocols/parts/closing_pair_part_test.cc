@@ -31,7 +31,13 @@ class ClosingPair {
     /// kLeaves: a close at level sent says its Bye; kHasLeft: the transport has let go of that.
     enum Step : std::uint8_t { kOpen, kClose, kSend, kTake, kLook, kLeaves, kHasLeft, kSteps };
 
-    explicit ClosingPair(std::array<bool, 2> opened) {
+    /// The programs open again so often, and close at these levels.
+    struct Calls {
+        unsigned opens_max;
+        bool closes, leaves;
+    };
+
+    ClosingPair(std::array<bool, 2> opened, const Calls& calls) : calls_(calls) {
         for (std::size_t i = 0; i < 2; ++i)
             if (opened[i])
                 sides_[i].closing.open(nullptr);
@@ -46,7 +52,7 @@ class ClosingPair {
             case kOpen:
                 return open(who);
             case kClose:
-                if (!side.closing.is_open() || side.closing.is_closing())
+                if (!calls_.closes || !side.closing.is_open() || side.closing.is_closing())
                     return false;
                 side.closing.begin();
                 side.lane.is_quiet = false;
@@ -68,7 +74,7 @@ class ClosingPair {
                 gone_[who] = side.closing.leave();
                 return true;
             case kLeaves:
-                if (!side.closing.is_open() || side.closing.is_closing())
+                if (!calls_.leaves || !side.closing.is_open() || side.closing.is_closing())
                     return false;
                 side.closing.begin();
                 side.lane.is_quiet = false;
@@ -139,11 +145,11 @@ class ClosingPair {
     }
 
   private:
-    static constexpr unsigned kOpensMax = 2, kDataMax = 1;
+    static constexpr unsigned kDataMax = 1;
 
     bool open(std::size_t who) {
         ClosingSide& side = sides_[who];
-        if (side.closing.is_open() || opens_[who] == kOpensMax)
+        if (side.closing.is_open() || opens_[who] == calls_.opens_max)
             return false;
         ++opens_[who];
         side.peer.events.clear();  // they are of an endpoint of the program
@@ -194,6 +200,7 @@ class ClosingPair {
         return true;
     }
 
+    const Calls calls_;
     std::array<ClosingSide, 2> sides_{ClosingSide(kLower, kHigher), ClosingSide(kHigher, kLower)};
     std::array<bool, 2> gone_{}, leaves_{}, was_heard_{};  // its Bye
     std::array<unsigned, 2> opens_{}, data_{};
@@ -222,14 +229,14 @@ std::string text_of(const ClosingSteps& steps) {
 }
 
 /// Visits every state once, by the shortest way to it. Returns their number.
-std::size_t explore(std::array<bool, 2> opened) {
+std::size_t explore(std::array<bool, 2> opened, const ClosingPair::Calls& calls) {
     std::set<std::string> seen;
     std::deque<ClosingSteps> open{{}};
     while (!open.empty() && !testing::Test::HasFailure()) {
         const ClosingSteps steps = std::move(open.front());
         open.pop_front();
         SCOPED_TRACE(text_of(steps));
-        ClosingPair settled(opened);
+        ClosingPair settled(opened, calls);
         replay(settled, steps);
         settled.settle();
         settled.expect_agreement();
@@ -237,7 +244,7 @@ std::size_t explore(std::array<bool, 2> opened) {
             for (std::uint8_t what = 0; what < ClosingPair::kSteps; ++what) {
                 ClosingSteps next = steps;
                 next.emplace_back(who, static_cast<ClosingPair::Step>(what));
-                ClosingPair pair(opened);
+                ClosingPair pair(opened, calls);
                 if (replay(pair, next) && seen.insert(pair.key()).second)
                     open.push_back(std::move(next));
             }
@@ -246,11 +253,24 @@ std::size_t explore(std::array<bool, 2> opened) {
     return seen.size();
 }
 
-TEST(ClosingPart, both_sides_agree_in_every_order_of_calls_and_messages) {
+/// Whoever has it at first.
+void expect_agreement(const ClosingPair::Calls& calls) {
     std::size_t states = 0;
     for (const auto opened : {std::array{true, true}, {true, false}, {false, true}})
-        states += explore(opened);
+        states += explore(opened, calls);
     EXPECT_GT(states, 1000U);
+}
+
+TEST(ClosingPairs, agree_in_every_order_of_calls_and_messages) {
+    expect_agreement({.opens_max = 2, .closes = true, .leaves = false});
+}
+
+TEST(ClosingPairs, agree_in_every_order_of_closes_at_level_sent) {
+    expect_agreement({.opens_max = 1, .closes = false, .leaves = true});
+}
+
+TEST(ClosingPairs, agree_whichever_level_each_side_closes_at) {
+    expect_agreement({.opens_max = 1, .closes = true, .leaves = true});
 }
 
 }  // namespace
