@@ -129,12 +129,17 @@ void Flushes::check_asked() {
 }
 
 void Flushes::check_leaving() {
+    bool has_ended = false;
     while (Request* flush = leaving_.front()) {
         if (!flush->is_answered && !may_end(*flush))
-            return;
+            break;
         leaving_.erase(*flush);
         to_.lane.finish(*flush, end(*flush));
+        has_ended = true;
     }
+    // Operations behind a fence begin in progress: the queue may be amid of its own work.
+    if (has_ended && to_.lane.has_operations())
+        to_.lane.stall();
 }
 
 /// The first of leaving_.

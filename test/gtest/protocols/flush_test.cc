@@ -262,6 +262,27 @@ TEST_F(MsgFlush, of_a_worker_tells_of_an_endpoint_that_fails_and_flushes_the_oth
     EXPECT_EQ(tw_worker_flush(a.worker(), TW_FLUSH_SENT, nullptr, nullptr), TW_OK);
 }
 
+// Nothing else happens on the endpoint that would look at what waits.
+TEST_F(MsgFlush, a_fenced_message_goes_on_when_the_flush_before_it_has_ended) {
+    Node& a = node(0);
+    Node& b = node(1);
+    connect(a, b);
+    for (int round = 0; round < 20; ++round) {
+        const Bytes data = pattern(20, 1);
+        int sent = 0, flushed = 0, fenced = 0;
+        const tw_op_t first = op(&sent), flush = op(&flushed), last = op(&fenced, TW_OP_FENCE);
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &first, nullptr),
+                  TW_INPROGRESS);
+        ASSERT_EQ(tw_ep_flush(a.to(b), TW_FLUSH_SENT, &flush, nullptr), TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 2, &last, nullptr), TW_INPROGRESS);
+        EXPECT_EQ(end_of(a, &fenced).status, TW_OK);
+        EXPECT_EQ(end_of(a, &flushed).status, TW_OK);
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        expect_message(b, data, 1);
+        expect_message(b, data, 2);
+    }
+}
+
 TEST_F(MsgFlush, takes_a_fence_which_has_no_effect) {
     Node& a = node(0);
     Node& b = node(1);
