@@ -31,7 +31,7 @@ TEST_F(FiVector, a_peer_inserted_again_while_its_connection_closes_is_to_be_trie
     tsend("before", 7);
     remove(to_b);
     to_b = insert(b.name);
-    // Nobody lets the peer answer here, so the old connection cannot end.
+    // Nobody lets the peer answer here: the old connection ends when its transport has let go.
     for (int i = 0; i < 1000; ++i) {
         const ssize_t status = fi_tinject(a.ep.get(), "text", 4, to_b, 1);
         ASSERT_TRUE(status == -FI_EAGAIN || status == 0) << fi_strerror(static_cast<int>(-status));
@@ -39,6 +39,10 @@ TEST_F(FiVector, a_peer_inserted_again_while_its_connection_closes_is_to_be_trie
             break;
         char got[4];
         const ssize_t posted = fi_trecv(a.ep.get(), got, 4, nullptr, to_b, 99, 0, nullptr);
+        if (posted == 0) {  // it has ended in between
+            EXPECT_EQ(fi_cancel(&a.ep->fid, nullptr), 0);
+            break;
+        }
         ASSERT_EQ(posted, -FI_EAGAIN);
     }
     Text got(6, ' ');

@@ -90,8 +90,8 @@ inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t
     done.context = context;
     done.status = status;
     done.flags = TW_DONE_RECV;
-    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
-        return done;
+    if (info.source == 0)
+        return done;  // no message was matched
     done.flags = info.flags;
     done.length = info.length < room ? info.length : room;
     done.message_length = info.length;

@@ -203,8 +203,9 @@ typedef struct tw_op {
     uint64_t imm;
     tw_mem_h mem;    ///< Handle that covers the whole buffer, or every element of the list.
     tw_ep_h source;  ///< Receives: only from this peer; NULL: from anybody.
-    /// Receives: filled when the call returns TW_OK or TW_ERR_MESSAGE_TRUNCATED; the message is in
-    /// the buffer then, as much of it as fits. NULL: nothing is told of it.
+    /// Receives: filled when the call returns TW_OK or TW_ERR_MESSAGE_TRUNCATED, where the message
+    /// is in the buffer, as much of it as fits, and when it returns the end of a message whose data
+    /// is lost with its sender. NULL: nothing is told of it.
     tw_message_info_t* info;
     /// A queue of the worker's context, which the completion goes to when the operation completes
     /// after the call; with TW_OP_COMPLETION also when it completes within the call. Not with

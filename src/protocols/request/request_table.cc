@@ -433,9 +433,9 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
         return TW_INPROGRESS;
     }
     const tw_status_t status = request.done.status;
-    const bool is_received = status == TW_OK || status == TW_ERR_MESSAGE_TRUNCATED;
+    const bool has_matched = status == TW_OK || request.done.source != 0;
     if (op != nullptr && op->info != nullptr && request.kind == RequestKind::kReceive &&
-        is_received)
+        has_matched)
         ucs::write_sized(info_of(request.done), op->info);
     if (status == TW_OK) {
         const Counted counted(request);
