@@ -198,7 +198,7 @@ bool Ep::close_peer(Peer& peer) {
     tw_op_t op{};
     op.context = &peer;
     op.complete = on_closed;
-    const tw_status_t status = tw_ep_close(peer.ep, TW_FLUSH_SENT, &op, nullptr);
+    const tw_status_t status = tw_ep_close(peer.ep, TW_FLUSH_DELIVERED, &op, nullptr);
     peer.is_closing = status == TW_INPROGRESS;
     // No memory to wait for the peer with.
     if (status == TW_ERR_NO_RESOURCE || status == TW_ERR_NO_MEMORY)
