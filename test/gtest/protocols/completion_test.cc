@@ -198,7 +198,7 @@ TEST_F(MsgCq, what_ends_after_its_call_is_reported_to_the_queue_without_a_flag) 
     int mark = 0;
     const tw_op_t recv = to(cq, &mark, 0);
     tw_request_h request = nullptr;
-    for (const std::size_t length : {1, 2}) {  // the second is too long
+    for (const std::size_t length : {1U, 2U}) {  // the second is too long
         ASSERT_EQ(tw_tag_recv(node(0).worker(), &byte, 1, 1, 0, &recv, nullptr), TW_INPROGRESS);
         send(node(1), node(0), Bytes(length), 1);
         const tw_completion_t done = next_of(cq);

@@ -101,45 +101,45 @@ class FakeCallWorld {
         return sends;
     }
 
-    static constexpr proto::CallFunctions kFunctions{
-        .send =
-            [](void* owner, tw_ep_h ep, const proto::CallMessage& message, const tw_op_t& op,
-               tw_request_h* request_p) {
-                return world(owner).send(ep, 0, message, op, request_p);
-            },
-        .send_to =
-            [](void* owner, std::uint64_t to, const proto::CallMessage& message, const tw_op_t& op,
-               tw_request_h* request_p) {
-                return world(owner).send(nullptr, to, message, op, request_p);
-            },
-        .receive =
-            [](void* owner, tw_message_h, void*, std::size_t, const tw_op_t& op) {
-                const nomem::Spared spared;
-                world(owner).received.push_back(op);
-                return world(owner).receives;
-            },
-        .keep =
-            [](void*, tw_am_t& am, tw_message_h* message_p) {
-                *message_p = reinterpret_cast<tw_message_h>(&am);
-                return TW_OK;
-            },
-        .release =
-            [](void* owner, tw_message_h message) {
-                const nomem::Spared spared;
-                world(owner).released.push_back(message);
-            },
-        .cancel =
-            [](void* owner, tw_request_h request) {
-                const nomem::Spared spared;
-                world(owner).cancelled.push_back(request);
-            },
-        .count =
-            [](void* owner, proto::WorkerCounter counter) {
-                const nomem::Spared spared;
-                ++world(owner).counts[counter];
-            },
-        .now_ns = [](void* owner) { return world(owner).now; },
-    };
+    static const proto::CallFunctions kFunctions;
+};
+
+inline constexpr proto::CallFunctions FakeCallWorld::kFunctions{
+    .send =
+        [](void* owner, tw_ep_h ep, const proto::CallMessage& message, const tw_op_t& op,
+           tw_request_h* request_p) { return world(owner).send(ep, 0, message, op, request_p); },
+    .send_to =
+        [](void* owner, std::uint64_t to, const proto::CallMessage& message, const tw_op_t& op,
+           tw_request_h* request_p) {
+            return world(owner).send(nullptr, to, message, op, request_p);
+        },
+    .receive =
+        [](void* owner, tw_message_h, void*, std::size_t, const tw_op_t& op) {
+            const nomem::Spared spared;
+            world(owner).received.push_back(op);
+            return world(owner).receives;
+        },
+    .keep =
+        [](void*, tw_am_t& am, tw_message_h* message_p) {
+            *message_p = reinterpret_cast<tw_message_h>(&am);
+            return TW_OK;
+        },
+    .release =
+        [](void* owner, tw_message_h message) {
+            const nomem::Spared spared;
+            world(owner).released.push_back(message);
+        },
+    .cancel =
+        [](void* owner, tw_request_h request) {
+            const nomem::Spared spared;
+            world(owner).cancelled.push_back(request);
+        },
+    .count =
+        [](void* owner, proto::WorkerCounter counter) {
+            const nomem::Spared spared;
+            ++world(owner).counts[counter];
+        },
+    .now_ns = [](void* owner) { return world(owner).now; },
 };
 
 }  // namespace tagwire::test
