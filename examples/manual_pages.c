@@ -426,12 +426,9 @@ static void call_and_reply(tw_worker_h worker, tw_ep_h ep) {
     int ends = 0;
     char reply[16];
     check(tw_call_register(worker, 1, on_request, &later), "tw_call_register");
-    tw_call_params_t params = {TW_INIT(tw_call_params_t),
-                               .done = on_call_done,
-                               .context = &ends,
-                               .timeout_ns = 1000000000,
-                               .reply = reply,
-                               .reply_bytes = sizeof reply};
+    tw_call_params_t params = {
+        TW_INIT(tw_call_params_t), .done = on_call_done, .context = &ends,
+        .timeout_ns = 1000000000,  .reply = reply,       .reply_bytes = sizeof reply};
     check(tw_call(ep, 1, "question", 9, &params, NULL), "tw_call");
     while (later == 0)
         tw_worker_progress(worker);
@@ -544,8 +541,8 @@ static void run_am(tw_worker_h worker, tw_ep_h ep) {
 static void cancel_call(tw_worker_h worker, tw_ep_h ep) {
     int ends = 0;
     uint64_t id;
-    const tw_call_params_t params = {
-        TW_INIT(tw_call_params_t), .done = on_call_done, .context = &ends};
+    const tw_call_params_t params = {TW_INIT(tw_call_params_t), .done = on_call_done,
+                                     .context = &ends};
     check(tw_call(ep, 1, NULL, 0, &params, &id), "tw_call");
     tw_call_cancel(worker, id);  // its end, TW_ERR_CANCELED, follows in progress
     while (ends == 0)

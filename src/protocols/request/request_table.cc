@@ -433,7 +433,8 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
         return TW_INPROGRESS;
     }
     const tw_status_t status = request.done.status;
-    const bool has_matched = status == TW_OK || request.done.source != 0;
+    const bool has_matched =
+        status == TW_OK || status == TW_ERR_MESSAGE_TRUNCATED || request.done.source != 0;
     if (op != nullptr && op->info != nullptr && request.kind == RequestKind::kReceive &&
         has_matched)
         ucs::write_sized(info_of(request.done), op->info);
