@@ -62,7 +62,7 @@ bool Flushes::may_let_go() const {
     return !to_.lane.has_waiting() && leaving_.empty() && blocker_before(order_) == nullptr;
 }
 
-bool Flushes::is_flushed(tw_flush_level_t level) const {
+bool Flushes::is_flushed(tw_flush_level_t level) {
     if (to_.peer.awaits_contexts() || has_refusal())
         return false;
     const bool is_ready = to_.lane.state() == EpState::kReady;
@@ -73,8 +73,12 @@ bool Flushes::is_flushed(tw_flush_level_t level) const {
 }
 
 /// The transport needs this process no longer.
-bool Flushes::has_let_go() const {
-    const bool has_ended = to_.lane.flush_sent(nullptr) == UCS_OK;
+bool Flushes::has_let_go() {
+    const ucs_status_t status = to_.lane.flush_sent(nullptr);
+    // An operation was refused behind its end: a transport tells it once.
+    if (status < 0 && status != UCS_ERR_NO_RESOURCE && refusal_ == UCS_OK)
+        refusal_ = status;
+    const bool has_ended = status == UCS_OK;
     has_puts_ = has_puts_ && !has_ended;
     return has_ended;
 }

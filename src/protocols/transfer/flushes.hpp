@@ -52,7 +52,7 @@ class Flushes {
         return to_.peer.flush_contexts(false, level);
     }
     /// A flush has nothing to wait for, and no refusal to tell.
-    bool is_flushed(tw_flush_level_t level) const;
+    bool is_flushed(tw_flush_level_t level);
     /// An operation was refused that had ended: the next flush tells it.
     bool has_refusal() const { return refusal_ != UCS_OK; }
     /// Sends it. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called again.
@@ -95,7 +95,7 @@ class Flushes {
     void check_asked();
     void check_leaving();
     bool may_let_go() const;
-    bool has_let_go() const;
+    bool has_let_go();
     bool is_over(const Request& request);
     bool may_end(Request& request);
     ucs_status_t ask_transport(Request& request);
@@ -109,7 +109,7 @@ class Flushes {
     RequestList leaving_;               // at TW_FLUSH_SENT
     const Request* blocker_ = nullptr;  // which the first of these waits for; it may have ended
     ucs_status_t refusal_ = UCS_OK;
-    mutable bool has_puts_ = false;  // is_idle() tells of
+    bool has_puts_ = false;  // is_idle() tells of
 };
 
 }  // namespace tagwire::proto
