@@ -90,7 +90,7 @@ ucs_status_t Connecting::begin(ConnectionManager& cm, const ucs::HostPort& at,
     const std::uint64_t timeout = params.timeout_ns == 0 ? kConnectTimeoutNs : params.timeout_ns;
     const std::uint64_t now = ucs::clock_now_ns();
     cm.set_deadline(*one, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
-    if (one->lookup_.is_over())
+    if (one->lookup_.was_number())
         one->begin_at_once();
     cm.add(std::move(one));
     return UCS_OK;

@@ -60,7 +60,8 @@ ucs_status_t NameLookup::begin(const ucs::HostPort& at) {
     }
     state_->at = at;
     state_->look_up(AI_NUMERICHOST);
-    if (state_->error == 0)
+    was_number_ = state_->error == 0;
+    if (was_number_)
         return UCS_OK;
     // Relaxed: the thread does not run yet.
     state_->is_over.store(false, std::memory_order_relaxed);

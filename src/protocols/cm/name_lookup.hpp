@@ -15,6 +15,8 @@ class NameLookup {
     /// Numbers need no thread. UCS_ERR_IO_ERROR: the system has no more threads or descriptors.
     ucs_status_t begin(const ucs::HostPort& at);
     bool is_over() const;
+    /// begin() has looked it up: no thread was needed.
+    bool was_number() const { return was_number_; }
     /// Readable when it is over.
     int fd() const;
     /// Behind is_over(). 0, or an error of getaddrinfo(3).
@@ -24,6 +26,7 @@ class NameLookup {
     /// The thread may outlive whoever asked.
     struct State;
     std::shared_ptr<State> state_;
+    bool was_number_ = false;
 };
 
 }  // namespace tagwire::proto
