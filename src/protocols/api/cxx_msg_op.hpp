@@ -83,17 +83,20 @@ using Op = BasicOp<false>;
 using CallbackOp = BasicOp<true>;
 
 /// The completion of a receive that has ended within its call with `status`, as Op::tell() has told
-/// of it: for programs that treat it as those that follow. `room`: bytes of the buffer.
+/// of it: for programs that treat it as those that follow. `room`: bytes of the buffer. `info` had
+/// no source before the call.
 inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t& info,
                                      std::size_t room, void* context = nullptr) {
     tw_completion_t done{};
     done.context = context;
     done.status = status;
     done.flags = TW_DONE_RECV;
-    if (info.source == 0)
+    const bool is_here = status == TW_OK || status == TW_ERR_MESSAGE_TRUNCATED;
+    if (!is_here && info.source == 0)
         return done;  // no message was matched
     done.flags = info.flags;
-    done.length = info.length < room ? info.length : room;
+    if (is_here)
+        done.length = info.length < room ? info.length : room;
     done.message_length = info.length;
     done.tag = info.tag;
     done.imm = info.imm;

@@ -52,7 +52,7 @@ struct TransferPart : ucs::FromReserve {
     uct_component_h component = nullptr;
     uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
     RegLease* cached = nullptr;            // the region of the cache that memh is of
-    // Of a list: where `next` is, our domain, and the peer's that the keys are of.
+    // A list: where `next` is in it, our domain, and the peer's that its keys are of.
     ListCursor cursor;
     std::size_t domain = 0;
     std::uint8_t peer_domain = 0;
