@@ -52,11 +52,11 @@ ssize_t Ep::peek(const Receiving& what) {
         return not_taken(status);
     if (discards && status == TW_OK)
         (void)tw_message_drop(worker, message);
+    if (claims && status == TW_OK)
+        carry(*static_cast<fi_context*>(what.context), message, info);
     if (rx.cq == nullptr)
         return 0;
     if (status == TW_OK) {
-        if (claims)
-            carry(*static_cast<fi_context*>(what.context), message, info);
         const tw_completion_t done = completion_of(TW_OK, info, info.length);
         rx.cq->push(
             {what.context, receive_flags_of(done), info.length, nullptr, info.imm, info.tag},

@@ -73,8 +73,8 @@ typedef struct tw_list {
 
 /// Writes the pieces of a list to memory of the peer.
 ///
-/// Completion levels and flags as for tw_put(), without TW_OP_INJECT and TW_OP_INJECT_COMPLETE;
-/// `op->mem` is NULL, as each piece names its own.
+/// Completion levels and flags as for tw_put(), without TW_OP_INJECT; `op->mem` is NULL, as
+/// each piece names its own.
 ///
 /// tw_request_cancel() ends a list whose pieces have not all begun: those under way go on, no other
 /// begins, and the completion says TW_ERR_CANCELED. One that goes by messages to the target

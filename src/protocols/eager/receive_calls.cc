@@ -53,7 +53,9 @@ Request* Receiver::make(const Incoming& wanted) {
     request->mask = wanted.mask;
     request->source = kAnySource;
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
-    if (const MatchPeer* from = source_of(wanted))
+    // The source of a message that was taken is ignored: its endpoint may have gone.
+    const MatchPeer* const from = wanted.message == nullptr ? source_of(wanted) : nullptr;
+    if (from != nullptr)
         request->source = from->source;
     return request;
 }

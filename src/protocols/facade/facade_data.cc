@@ -302,7 +302,6 @@ enum class ShortReceive : std::uint8_t {
     return msg_recv_long(handle, buffer, length, op, request_p);
 }
 
-/// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
 }  // namespace
 
 extern "C" {

@@ -32,6 +32,7 @@ tw_status_t check_flush(const char* call, const WorkerCore& worker, tw_flush_lev
     return check_whole(call, worker, whole);
 }
 
+/// Its flush has failed before it was asked for. TW_ERR_NO_MEMORY would say that it is not closed.
 tw_status_t close_failed(Worker& worker, Endpoint& ep) {
     const ucs_status_t status = ep.close_failure();
     worker.peers().close(ep);
