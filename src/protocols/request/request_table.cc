@@ -98,6 +98,8 @@ void RequestTable::clear() {
             release(*request);
     while (Request* request = testable_.pop_front())
         release(*request);
+    for (; spare_ != nullptr; --spares_)
+        pool_.put(std::exchange(spare_, spare_->next));
 }
 
 // ---- Memory
@@ -301,13 +303,18 @@ void RequestTable::release_buffers(Request& request) {
         header_pool_.put(std::exchange(request.am_header, nullptr));
 }
 
+/// All but its memory.
+void RequestTable::release_parts(Request& request) {
+    if (!request.is_whole)
+        return;
+    if (request.rma != nullptr)
+        port_.end_rma(port_.owner, request);
+    release_buffers(request);
+    let_go(request);
+}
+
 void RequestTable::release(Request& request) {
-    if (request.is_whole) {
-        if (request.rma != nullptr)
-            port_.end_rma(port_.owner, request);
-        release_buffers(request);
-        let_go(request);
-    }
+    release_parts(request);
     const bool is_foreign = request.is_foreign;
     if (request.is_whole && (request.parent != nullptr || request.is_internal)) [[unlikely]]
         return release_part(request);
@@ -387,15 +394,42 @@ void RequestTable::call_back(Request& request) {
     const tw_complete_cb_t complete = request.complete;
     const bool is_internal = request.is_internal;
     const Counted counted(request);
+    if (port_.is_multi && !is_internal)
+        return let_run(request, done, complete);
     release(request);
     if (is_internal)
-        return complete(&done);             // the library's own, which relies on the lock
-    const InCallback callback(attention_);  // which needs the lock at both of its ends
-    if (port_.is_multi)
-        port_.leave(port_.owner);
+        return complete(&done);  // the library's own, which relies on the lock
+    const InCallback callback(attention_);
     complete(&done);
-    if (port_.is_multi)
+}
+
+/// A callback of a worker that threads share runs without its lock, and `request` stays what it is
+/// until then. Memory of the program is the program's already.
+void RequestTable::let_run(Request& request, const tw_completion_t& done,
+                           tw_complete_cb_t complete) {
+    const bool is_part = request.is_whole && request.parent != nullptr;
+    const bool is_kept = !request.is_foreign && !is_part;
+    if (!is_kept) {
+        release(request);
+    } else {
+        release_parts(request);
+        if (spare_ != nullptr) {
+            pool_.put(std::exchange(spare_, spare_->next));
+        } else {
+            pool_.raise_max(1);
+            ++spares_;
+        }
+    }
+    {
+        const InCallback callback(attention_);  // which needs the lock at both of its ends
+        port_.leave(port_.owner);
+        complete(&done);
         port_.enter_again(port_.owner);
+    }
+    if (is_kept) {
+        request.~Request();
+        spare_ = ::new (&request) Spare{spare_};
+    }
 }
 
 unsigned RequestTable::tell_ends() {

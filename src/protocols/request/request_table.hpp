@@ -9,6 +9,9 @@
 //    completion; then it comes back by returned_, which is looked at when the next one ends, or
 //    memory is short.
 // 3. A pool that is used up is no error of the table: the caller refuses its operation.
+// 4. Where threads share the worker, the memory of a request stays what it was until its callback
+//    has returned: another thread may cancel or test it until the callback has told that thread.
+//    It counts as free all the same, by a spare element for each callback that runs.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +73,9 @@ class RequestTable {
     }
     /// Requests of the program that have not ended, or wait to be tested or polled, and operations
     /// of the library's own.
-    std::size_t in_use() const { return pool_.elements_taken() + part_pool_.elements_taken(); }
+    std::size_t in_use() const {
+        return pool_.elements_taken() - spares_ + part_pool_.elements_taken();
+    }
     bool has_free() const { return pool_.has_free(); }
     /// Reserves a request, and memory for an injected message, for each of `calls` further calls.
     /// False: there is no room for them.
@@ -144,9 +149,16 @@ class RequestTable {
     }
 
   private:
+    /// The memory of a request whose callback runs, and later that of one which may run.
+    struct Spare {
+        Spare* next;
+    };
+
     void call_back(Request& request);
+    void let_run(Request& request, const tw_completion_t& done, tw_complete_cb_t complete);
     void queue_up(Request& request);
     void release_buffers(Request& request);
+    void release_parts(Request& request);
     void take_back();
     void release_part(Request& request);
     void* request_memory();
@@ -155,7 +167,9 @@ class RequestTable {
     Attention& attention_;
     bool is_silent_ = false;
     ucs::Mpool pool_;
-    ucs::Mpool part_pool_;  // parts of multi-receives, and operations of the library's own
+    Spare* spare_ = nullptr;  // taken from the pool, for the next callback
+    std::size_t spares_ = 0;  // those, and requests whose callbacks run
+    ucs::Mpool part_pool_;    // parts of multi-receives, and operations of the library's own
     ucs::Mpool list_pool_;
     ucs::Mpool header_pool_;
     ucs::Mpool copy_pool_;

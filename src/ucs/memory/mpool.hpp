@@ -65,6 +65,9 @@ class BasicMpool {
     /// elements_max, UCS_ERR_NO_MEMORY.
     ucs_status_t reserve(std::size_t elements);
 
+    /// Allows `elements` more than there were to be at most.
+    void raise_max(std::size_t elements) { params_.elements_max += elements; }
+
     /// nullptr when elements_max are taken or the source has no memory. The contents are undefined.
     void* get() {
         if (*top_ == nullptr && !grow()) [[unlikely]]
