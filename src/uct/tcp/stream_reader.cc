@@ -111,7 +111,7 @@ ssize_t StreamReader::receive(Connection& connection, Plan* plan) {
 }
 
 unsigned StreamReader::begin_turn() {
-    frames_left_ = kFramesPerTurn;
+    work_left_ = kTurn;
     if (!has_rest()) [[likely]]
         return 0;
     const Rest rest = std::exchange(rest_, {});
@@ -195,7 +195,7 @@ unsigned StreamReader::take(Connection& connection, std::size_t got, const Plan&
 unsigned StreamReader::parse(Connection& connection, std::byte* from, std::size_t bytes) {
     unsigned count = 0;
     while (bytes > 0 && connection.failure == UCS_OK) {
-        if (frames_left_ == 0) [[unlikely]] {
+        if (work_left_ == 0) [[unlikely]] {
             rest_ = {&connection, from, bytes};
             return count;
         }
@@ -227,7 +227,7 @@ unsigned StreamReader::parse(Connection& connection, std::byte* from, std::size_
             return count;
         }
         deliver(connection, message);
-        --frames_left_;
+        work_left_ -= std::min(work_left_, work_of(message.head.kind));
         ++count;
         from += frame;
         bytes -= frame;

@@ -10,8 +10,9 @@
 // Owner thread only. Invariants
 //  (1) A connection between frames holds no memory here.
 //  (2) Frames begin at multiples of kFrameUnit in the shared buffer, so messages are aligned.
-//  (3) A turn of progress delivers kFramesPerTurn frames at most. Others that were read stay in the
-//      shared buffer for the next turn, and nothing is read before they are delivered.
+//  (3) A turn of progress delivers kTurn of work at most (work_of()). Frames behind that which were
+//      read stay in the shared buffer for the next turn, and nothing is read before they are
+//      delivered.
 //  (4) Behind the rest of a long frame only a head's worth is read, so that the next long frame
 //      goes to its place, too.
 #pragma once
@@ -88,8 +89,8 @@ class StreamReader {
     ucs_status_t open(const uct::IfaceParams& params);
     /// A turn of progress begins: delivers what the one before has left; how many frames.
     unsigned begin_turn();
-    /// This turn may read. False: it has delivered as many frames as it may.
-    [[nodiscard]] bool may_read() const { return frames_left_ > 0 && !has_rest(); }
+    /// This turn may read. False: it has delivered as much as it may.
+    [[nodiscard]] bool may_read() const { return work_left_ > 0 && !has_rest(); }
     /// Frames were read that have not been delivered.
     [[nodiscard]] bool has_rest() const { return rest_.of != nullptr; }
     /// Reads once and delivers, if it may; how many frames. A connection that is over fails.
@@ -101,7 +102,8 @@ class StreamReader {
 
   private:
     static constexpr std::size_t kSharedBytes = 64 * 1024;
-    static constexpr unsigned kFramesPerTurn = 64;
+    static constexpr unsigned kCalls = 8;
+    static constexpr unsigned kTurn = 64 * kCalls;
     static constexpr std::size_t kBehindLong = 2 * (sizeof(FrameHead) + kBodyBytesMax);
     static constexpr std::size_t kLongBytes = 32 * 1024;
 
@@ -111,6 +113,10 @@ class StreamReader {
         std::byte* from = nullptr;
         std::size_t bytes = 0;
     };
+
+    /// What a frame takes of a turn: a put calls nobody, and the peer sends more of them than of
+    /// anything that this side has to answer.
+    static constexpr unsigned work_of(Kind kind) { return kind == Kind::kPut ? 1 : kCalls; }
 
     struct Plan;
     ssize_t receive(Connection& connection, Plan* plan);
@@ -130,7 +136,7 @@ class StreamReader {
     uct::DescPool* descs_ = nullptr;  // abandons itself
     std::unique_ptr<std::byte[]> shared_;
     Rest rest_;
-    unsigned frames_left_ = kFramesPerTurn;  // of this turn
+    unsigned work_left_ = kTurn;  // of this turn
 };
 
 }  // namespace tagwire::tcp
