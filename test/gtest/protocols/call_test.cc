@@ -36,7 +36,7 @@ struct Called {
         return how;
     }
 
-    Bytes reply;
+    Bytes request, reply;
     tw_call_done_t done{};
     std::uint64_t id = 0;
     int ends = 0;
@@ -70,8 +70,9 @@ class MsgCall : public PairTest {
     Node& client() { return node(0); }
     Node& server() { return node(1); }
 
-    void call(Called& called, const Bytes& data, std::uint64_t timeout_ns = 0,
+    void call(Called& called, const Bytes& asked, std::uint64_t timeout_ns = 0,
               std::uint32_t method = kMethod) {
+        const Bytes& data = called.request = asked;
         const tw_call_params_t params = called.params(timeout_ns);
         tw_status_t status = TW_ERR_NO_RESOURCE;
         run_until([&] {

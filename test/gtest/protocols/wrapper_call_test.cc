@@ -50,7 +50,8 @@ TEST_F(MsgWrapperCalls, calls_get_replies_now_and_later_and_are_cancelled) {
         .timeout(3'600'000'000'000)
         .memory(nullptr, nullptr)
         .reply_into(std::as_writable_bytes(std::span(&answer, 1)));
-    ASSERT_EQ(self_.call(7, msg::bytes_of(std::uint32_t{41}), params), TW_OK);
+    const std::uint32_t question = 41;
+    ASSERT_EQ(self_.call(7, msg::bytes_of(question), params), TW_OK);
     run_until([&] { return ends.size() == 1; });
     EXPECT_EQ(ends[0].status, TW_OK);
     EXPECT_EQ(ends[0].reply_status, -1);
