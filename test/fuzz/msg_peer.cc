@@ -182,7 +182,8 @@ ScriptedPeer::Message ScriptedPeer::as_am(Message message, Input& input) {
     proto::Header header{};
     std::memcpy(&header, message.data(), sizeof header);
     const std::size_t header_bytes = kHeaderBytes[choice % std::size(kHeaderBytes)];
-    header.tag = proto::AmWord::encode(choice % 7, header_bytes);
+    const std::uint32_t space = choice % 11 == 10 ? proto::kFirstOwnAmId : 0;
+    header.tag = proto::AmWord::encode(space + choice % 7, header_bytes);
     Message own;
     if (choice < 240 && (header.flags & (proto::kImm | proto::kAcks | proto::kMoreParts)) == 0)
         own.resize(header_bytes);

@@ -16,7 +16,7 @@ namespace {
 
 Arrival arrival_of(AmWord word, const EagerBody& body, WireBytes header) {
     Arrival arrival{};
-    arrival.tag = word.id;
+    arrival.tag = word.id();
     arrival.length = body.length;
     arrival.send_id = body.send_id;
     arrival.bytes = body.data;
@@ -56,8 +56,8 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
         body.data = {static_cast<const std::byte*>(call.header), body.length};
         if (!matches.may_keep(from, MatchTable::bytes_of(body.length)))
             return TW_ERR_EXCEEDS_LIMIT;
-        Arrival arrival = arrival_of({static_cast<std::uint16_t>(call.id), 0, 0}, body,
-                                     body.data.first(call.header_length));
+        Arrival arrival =
+            arrival_of(AmWord::of(call.id), body, body.data.first(call.header_length));
         arrival.is_admitted = true;
         message = matches.make(from, arrival);
         if (message == nullptr)
@@ -81,21 +81,20 @@ tw_status_t AmReceiver::keep(AmCall& call, tw_message_h* message_p) {
 
 // ---- Messages
 
-void AmReceiver::drop(std::uint16_t id) {
+void AmReceiver::drop(std::uint32_t id) {
     to_.worker.count(WorkerCounter::kAmDropped);
     if (!std::exchange(has_dropped_, true)) {
         TW_LOG_ERROR(
             "an active message is dropped: no handler is registered for its id %u (logged once for "
             "each worker)",
-            unsigned{id});
+            id);
     }
 }
 
 void AmReceiver::give(AmCall& call) {
-    const auto id = static_cast<std::uint16_t>(call.id);
-    const AmHandler* handler = handler_of(id);
+    const AmHandler* handler = handler_of(call.id);
     if (handler == nullptr)
-        drop(id);
+        drop(call.id);
     else
         to_.call(to_.owner, *handler, call);
 }
@@ -105,7 +104,7 @@ void AmReceiver::take_eager(MatchPeer& from, const Header& header, WireBytes beh
     const bool has_more = (header.flags & kMoreParts) != 0;
     if (!decode(header, behind, &body) || (has_more && from.incoming.is_under_way))
         return static_cast<void>(to_.worker.drop("active message", behind.size()));
-    if (has_more && handler_of(body.word.id) != nullptr) {
+    if (has_more && handler_of(body.word.id()) != nullptr) {
         Arrival arrival = arrival_of(body.word, body.eager, body.header);
         arrival.flags = header.flags & kAcks;
         if (to_.matches.make(from, arrival) != nullptr)
@@ -114,7 +113,7 @@ void AmReceiver::take_eager(MatchPeer& from, const Header& header, WireBytes beh
     }
     if (has_more) {  // the parts that come are dropped, too
         from.incoming.begin(nullptr, body.eager.data.size(), body.eager.length);
-        drop(body.word.id);
+        drop(body.word.id());
     } else {
         AmCall call = am_call(to_.handle, from, handle_of(from), body.word, body.eager.data.data(),
                               body.eager.data.size() - body.word.header_bytes);
@@ -139,12 +138,12 @@ void AmReceiver::take_rndv(MatchPeer& from, const Header& header, WireBytes behi
     if (!decode(header, behind, &body))
         return static_cast<void>(to_.worker.drop("rendezvous of an active message", behind.size()));
     const Rts& rts = body.rndv.rts;
-    if (handler_of(body.word.id) == nullptr) {
-        drop(body.word.id);
+    if (handler_of(body.word.id()) == nullptr) {
+        drop(body.word.id());
         return from.lane.control(Ats{.send_id = rts.send_id, .status = UCS_ERR_NO_ELEM});
     }
     Arrival arrival{};
-    arrival.tag = body.word.id;
+    arrival.tag = body.word.id();
     arrival.length = rts.length;
     arrival.send_id = rts.send_id;
     arrival.bytes = body.rndv.keys.all();
@@ -160,9 +159,10 @@ void AmReceiver::take_rndv(MatchPeer& from, const Header& header, WireBytes behi
 /// It is the program's while its handler runs, whatever that does; then it goes, unless it is kept.
 void AmReceiver::give_message(MatchPeer& from, Unexpected& message) {
     to_.matches.claim(message);
-    AmCall call = am_call(to_.handle, from, handle_of(from),
-                          {static_cast<std::uint16_t>(message.tag), message.header_bytes, 0},
-                          message.header(), message.length);
+    AmWord word = AmWord::of(static_cast<std::uint32_t>(message.tag));
+    word.header_bytes = message.header_bytes;
+    AmCall call =
+        am_call(to_.handle, from, handle_of(from), word, message.header(), message.length);
     call.message = call.kept = &message;
     message.is_in_handler = true;
     if (message.is_rndv) {

@@ -50,7 +50,7 @@ struct AmCall : tw_am {
     call.source = from.worker_id;
     call.ep = ep;
     call.message = nullptr;
-    call.id = word.id;
+    call.id = word.id();
     call.flags = 0;
     call.from = &from;
     call.kept = nullptr;
@@ -78,9 +78,9 @@ class AmReceiver {
 
     /// `id` is at most TW_AM_ID_MAX. Throws std::bad_alloc, and nothing has changed.
     void set(unsigned id, tw_am_cb_t callback, void* arg);
-    /// An id of the library's, above TW_AM_ID_MAX; its messages take the slow path.
-    void set_own(std::uint16_t id, tw_am_cb_t callback, void* arg) {
-        own_[id - kFirstOwnId] = {callback, arg};
+    /// An id of the library's; its messages take the slow path.
+    void set_own(std::uint32_t id, tw_am_cb_t callback, void* arg) {
+        own_.at(id - kFirstOwnAmId) = {callback, arg};
     }
     /// The library's ids have no handler any more.
     void clear_own() { own_ = {}; }
@@ -89,7 +89,7 @@ class AmReceiver {
     // ---- Messages of peers
 
     /// nullptr: the id has none. Valid until the next call of set().
-    const AmHandler* find(std::uint16_t id) const {
+    const AmHandler* find(std::uint32_t id) const {
         return id < handlers_.size() && handlers_[id].callback != nullptr ? &handlers_[id]
                                                                           : nullptr;
     }
@@ -102,22 +102,22 @@ class AmReceiver {
     void complete(Unexpected& message);
 
   private:
-    static constexpr std::uint16_t kFirstOwnId = TW_AM_ID_MAX + 1;
+    static constexpr std::size_t kOwn = 2;
 
     /// As find(), of the library's ids, too.
-    const AmHandler* handler_of(std::uint16_t id) const {
-        if (id < kFirstOwnId)
+    const AmHandler* handler_of(std::uint32_t id) const {
+        if (id < kFirstOwnAmId)
             return find(id);
-        const AmHandler& own = own_[id - kFirstOwnId];
-        return own.callback != nullptr ? &own : nullptr;
+        const std::size_t own = id - kFirstOwnAmId;
+        return own < kOwn && own_[own].callback != nullptr ? &own_[own] : nullptr;
     }
-    void drop(std::uint16_t id);
+    void drop(std::uint32_t id);
     void give(AmCall& call);
     void give_message(MatchPeer& from, Unexpected& message);
 
     const AmReceiverPorts to_;
     std::vector<AmHandler> handlers_;  // by id, as far as the highest one
-    std::array<AmHandler, UINT16_MAX - TW_AM_ID_MAX> own_{};
+    std::array<AmHandler, kOwn> own_{};
     bool has_dropped_ = false;
 };
 

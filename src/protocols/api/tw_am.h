@@ -4,7 +4,7 @@
 /// Active messages: the receiver's program names what is to be done with a message before it comes.
 /// Included by tagwire.h.
 ///
-/// Each worker has 65534 handlers, which its program registers by their ids. A sender names an id,
+/// Each worker has 65536 handlers, which its program registers by their ids. A sender names an id,
 /// and sends a short header and data; the receiver's progress calls the handler with both.
 ///
 ///     tw_am_send(ep, id, header, data) ----> handler(am): header, data    the data is there
@@ -45,8 +45,7 @@
 extern "C" {
 #endif
 
-/// The highest id of a handler; the lowest is 0. Those above are the library's (tw_call.h).
-#define TW_AM_ID_MAX 65533
+#define TW_AM_ID_MAX 65535    ///< The highest id of a handler; the lowest is 0.
 #define TW_AM_HEADER_MAX 256  ///< No header is longer, in bytes.
 /// Header and data together of a message with TW_OP_URGENT, in bytes.
 #define TW_AM_URGENT_MAX 16384

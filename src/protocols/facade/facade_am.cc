@@ -25,7 +25,7 @@ struct AmSend {
     const tw_op_t* op;
     tw_request_h* request_p;
 
-    AmPart part() const { return {static_cast<std::uint16_t>(id), header, header_bytes}; }
+    AmPart part() const { return {id, header, header_bytes}; }
 };
 
 tw_status_t check(const char* call, const AmSend& wanted) {
@@ -108,7 +108,7 @@ tw_status_t tw_am_send(tw_ep_h ep, unsigned id, const void* header, size_t heade
                        const void* buffer, size_t length, const tw_op_t* op,
                        tw_request_h* request_p) {
     if (is_plain(ep, id, header, header_length, buffer, length, op)) [[likely]] {
-        const AmPart am{static_cast<std::uint16_t>(id), header, header_length};
+        const AmPart am{id, header, header_length};
         if (endpoint_of(ep).may_send_unlocked(bytes_of(am, length)) &&
             try_send_am_short(endpoint_of(ep), am, buffer, length)) [[likely]]
             return TW_OK;

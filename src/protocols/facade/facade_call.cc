@@ -40,7 +40,7 @@ tw_status_t send_to(void* owner, std::uint64_t worker_id, const CallMessage& wan
     PeerEndpoint* const ep = worker.peers().endpoint_to(worker_id);
     if (ep == nullptr)
         return TW_ERR_NOT_CONNECTED;
-    const AmPart am{static_cast<std::uint16_t>(wanted.id), wanted.header, wanted.header_bytes};
+    const AmPart am{wanted.id, wanted.header, wanted.header_bytes};
     const Outgoing message{wanted.data, wanted.length, nullptr,   0,  am.word(),
                            false,       &op,           request_p, &am};
     const tw_status_t status = check_send("tw_reply", worker.context(), message);
@@ -57,7 +57,7 @@ tw_status_t send(void*, tw_ep_h handle, const CallMessage& wanted, const tw_op_t
     Endpoint& ep = way_of(endpoint_of(handle));
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
-    const AmPart am{static_cast<std::uint16_t>(wanted.id), wanted.header, wanted.header_bytes};
+    const AmPart am{wanted.id, wanted.header, wanted.header_bytes};
     const Outgoing message{wanted.data, wanted.length, nullptr,   0,  am.word(),
                            false,       &op,           request_p, &am};
     const tw_status_t status = check_send(kCall, ep.worker.context(), message);

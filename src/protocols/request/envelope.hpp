@@ -18,7 +18,7 @@ inline Envelope envelope_of(const Request& request, std::uint32_t sender) {
     const std::uint64_t id = request.done.tag;
     Envelope envelope = Envelope::of(
         sender, request.is_tagged,
-        request.is_am ? AmWord::encode(static_cast<std::uint16_t>(id), request.am_header_bytes)
+        request.is_am ? AmWord::encode(static_cast<std::uint32_t>(id), request.am_header_bytes)
                       : id);
     if ((request.flags & TW_OP_IMM) != 0)
         envelope.add_imm(request.done.imm);

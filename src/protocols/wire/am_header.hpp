@@ -24,12 +24,17 @@ namespace tagwire::proto {
 
 /// In place of a tag.
 struct AmWord {
-    std::uint16_t id;
+    std::uint16_t handler;
     std::uint16_t header_bytes;  // of the program's header; at most TW_AM_HEADER_MAX
-    std::uint32_t reserved;
+    std::uint32_t space;         // whose handlers: 0, or kOwnAmSpace
 
-    static std::uint64_t encode(std::uint16_t id, std::size_t header_bytes) {
-        return std::uint64_t{id} | std::uint64_t{header_bytes} << 16;
+    static std::uint64_t encode(std::uint32_t id, std::size_t header_bytes) {
+        return std::uint64_t{id & UINT16_MAX} | std::uint64_t{header_bytes} << 16 |
+               std::uint64_t{id >> 16} << 32;
+    }
+    /// A word of the id alone.
+    static AmWord of(std::uint32_t id) {
+        return {static_cast<std::uint16_t>(id & UINT16_MAX), 0, id >> 16};
     }
     static AmWord of(const Header& header) {
         AmWord word;
@@ -37,12 +42,20 @@ struct AmWord {
         std::memcpy(&word, &header.tag, sizeof word);
         return word;
     }
+    bool is_of_program() const { return space == 0; }
+    /// That of a handler of the program's is at most TW_AM_ID_MAX.
+    std::uint32_t id() const { return space << 16 | handler; }
     /// With so many bytes behind it.
     bool is_sound(std::size_t behind) const {
-        return reserved == 0 && header_bytes <= behind && header_bytes <= TW_AM_HEADER_MAX;
+        return header_bytes <= behind && header_bytes <= TW_AM_HEADER_MAX;
     }
 };
 static_assert(sizeof(AmWord) == 8);
+
+/// Ids of the library's own handlers begin here.
+inline constexpr std::uint32_t kOwnAmSpace = 1;
+inline constexpr std::uint32_t kFirstOwnAmId = kOwnAmSpace << 16;
+static_assert(TW_AM_ID_MAX < kFirstOwnAmId);
 
 struct AmBody {
     AmWord word;

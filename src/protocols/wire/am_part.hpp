@@ -10,7 +10,7 @@
 namespace tagwire::proto {
 
 struct AmPart {
-    std::uint16_t id;
+    std::uint32_t id;  // of the program, or of the library
     const void* header;
     std::size_t header_bytes;
 

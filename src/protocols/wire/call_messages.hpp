@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Headers of remote calls. They travel as the program's header of an active message (am_header.hpp)
-// whose id is kCallAmId or kReplyAmId, above those of programs. Data follows.
+// whose id is kCallAmId or kReplyAmId, the library's own. Data follows.
 //
 //     0       2       4           8                       16                      24
 //     +-------+-------+-----------+-----------------------+-----------------------+
@@ -15,14 +15,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocols/api/tw_am.h"
+#include "protocols/wire/am_header.hpp"
 #include "protocols/wire/wire.hpp"
 
 namespace tagwire::proto {
 
-inline constexpr std::uint16_t kCallAmId = TW_AM_ID_MAX + 1;
-inline constexpr std::uint16_t kReplyAmId = TW_AM_ID_MAX + 2;
-static_assert(kReplyAmId == UINT16_MAX);
+inline constexpr std::uint32_t kCallAmId = kFirstOwnAmId;
+inline constexpr std::uint32_t kReplyAmId = kFirstOwnAmId + 1;
 
 struct CallHeader {
     static constexpr std::uint16_t kVersion = 1;

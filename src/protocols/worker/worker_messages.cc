@@ -145,9 +145,9 @@ ucs_status_t on_am_slowly(WorkerCore& worker, const ReceivedMessage& received) {
     const std::size_t length = received.length - sizeof header;
     const AmWord word = AmWord::of(header);
     Endpoint* ep = worker.endpoints().find(header.sender);
-    const AmHandler* handler = worker.ams().find(word.id);
-    if (header.flags != 0 || ep == nullptr || handler == nullptr || !word.is_sound(length))
-        [[unlikely]]
+    const AmHandler* handler = worker.ams().find(word.handler);
+    if (header.flags != 0 || ep == nullptr || handler == nullptr || !word.is_of_program() ||
+        !word.is_sound(length)) [[unlikely]]
         return on_am_slowly(worker, received);
     AmCall call = am_call(&worker, *ep, nullptr, word, received.data + sizeof header,
                           length - word.header_bytes);

@@ -106,7 +106,7 @@ TEST_F(MsgAmImpostor, malformed_messages_are_dropped) {
     expect_garbage(AmId::kAm, message(1, {}));
     expect_garbage(AmId::kAm, message(101, pattern(100, 1)));
     expect_garbage(AmId::kAm, message(TW_AM_HEADER_MAX + 1, data));
-    expect_garbage(AmId::kAm, impostor_.eager(0, AmWord::encode(1, 0) | 1ULL << 32, data));
+    expect_garbage(AmId::kAm, impostor_.eager(0, AmWord::encode(1, 0) | 2ULL << 32, data));
     expect_garbage(AmId::kAm, message(0, {}, proto::kAckMatch));
     Bytes acknowledged = message(0, {}, proto::kAckDelivery);
     append(&acknowledged, std::uint64_t{0});

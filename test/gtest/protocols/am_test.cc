@@ -282,7 +282,7 @@ TEST_F(MsgAm, an_id_without_a_handler_drops_its_messages) {
     EXPECT_TRUE(keeps_nothing(to()));
 }
 
-TEST_F(MsgAm, ids_reach_from_0_to_65533) {
+TEST_F(MsgAm, ids_reach_from_0_to_65535) {
     AmInbox first(to(), 0), last(to(), TW_AM_ID_MAX);
     send_plainly(from(), to(), {}, {}, 0);
     send_plainly(from(), to(), pattern(3, 1), {}, TW_AM_ID_MAX);

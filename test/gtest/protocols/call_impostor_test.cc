@@ -25,7 +25,7 @@ class MsgCallImpostor : public MsgTest {
     Node& victim() { return node(0); }
     Node& server() { return node(1); }
     template <class Head>
-    void send(std::uint16_t id, const Head& head, std::size_t more = 0) {
+    void send(std::uint32_t id, const Head& head, std::size_t more = 0) {
         Bytes bytes;
         append(&bytes, head);
         bytes.resize(bytes.size() + more);

@@ -325,7 +325,7 @@ TEST(Wire, an_active_message_has_its_header_behind_the_announced_fields) {
     const Bytes bytes = bytes_of(std::uint64_t{9}, std::uint64_t{6}, std::uint32_t{0x04030201});
     AmBody body;
     ASSERT_TRUE(decode(header, bytes, &body));
-    EXPECT_EQ(body.word.id, 65535);
+    EXPECT_EQ(body.word.id(), 65535U);
     EXPECT_EQ(body.eager.send_id, 9U);
     EXPECT_EQ(body.eager.length, 6U);
     EXPECT_EQ(body.header.size(), 3U);
@@ -333,6 +333,17 @@ TEST(Wire, an_active_message_has_its_header_behind_the_announced_fields) {
     for (std::size_t length = 0; length < 19; ++length)
         EXPECT_FALSE(decode(header, WireBytes(bytes).first(length), &body)) << length;
     EXPECT_FALSE(decode(header, bytes + 2, &body)) << "all of it is here";
+}
+
+TEST(Wire, an_active_message_is_for_a_handler_of_the_program_or_of_the_library) {
+    AmBody body;
+    for (const std::uint32_t id : {0U, 65535U, kFirstOwnAmId, kFirstOwnAmId + 1}) {
+        ASSERT_TRUE(decode(Header{1, 0, AmWord::encode(id, 0)}, {}, &body));
+        EXPECT_EQ(body.word.id(), id);
+        EXPECT_EQ(body.word.is_of_program(), id <= TW_AM_ID_MAX);
+        EXPECT_EQ(AmWord::of(id).id(), id);
+    }
+    EXPECT_FALSE(decode(Header{1, 0, AmWord::encode(2 * kFirstOwnAmId, 0)}, {}, &body));
 }
 
 TEST(Wire, a_request_of_an_active_message_has_one_length) {
