@@ -158,9 +158,20 @@ bool Flushes::may_end(Request& request) {
     const ucs_status_t status = ask_transport(request);
     if (status == UCS_ERR_NO_RESOURCE)
         to_.lane.stall();
-    else if (status < 0 && refusal_ == UCS_OK)
+    else if (status < 0)
+        answer(request, status);
+    return status == UCS_OK;
+}
+
+/// Of a refusal the request tells in the next turn: where the lane has failed the transport says
+/// that next, and that status counts.
+void Flushes::answer(Request& request, ucs_status_t status) {
+    request.is_answered = true;
+    if (status == UCS_OK)
+        return check_leaving();
+    if (refusal_ == UCS_OK)
         refusal_ = status;
-    return status != UCS_ERR_NO_RESOURCE && status != UCS_INPROGRESS;
+    to_.lane.stall();
 }
 
 /// Behind it nothing of the lane is given to the transport that the request waits for.
@@ -197,10 +208,7 @@ void Flushes::on_flushed(Request& request) {
 }
 
 void Flushes::on_transmitted(Request& request, ucs_status_t status) {
-    request.is_answered = true;
-    if (status != UCS_OK && refusal_ == UCS_OK)
-        refusal_ = status;
-    check_leaving();
+    answer(request, status);
 }
 
 }  // namespace tagwire::proto

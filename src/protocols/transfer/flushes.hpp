@@ -98,6 +98,7 @@ class Flushes {
     bool has_let_go();
     bool is_over(const Request& request);
     bool may_end(Request& request);
+    void answer(Request& request, ucs_status_t status);
     ucs_status_t ask_transport(Request& request);
     const Request* blocker_before(std::uint64_t order) const;
     /// The status that the request ends with; the endpoint of a close is closed.

@@ -214,12 +214,13 @@ void Endpoint::fail(ucs_status_t status) {
     if (lane_.state == EpState::kFailed)
         return;
     // The transport may see that the peer has gone before this side acts upon its farewell. One
-    // that has closed may go once it has the answer to that, or behind its Bye. Its farewell is not
-    // waited for: it may be lost with what its transports had under way.
-    if (closing_.farewell != UCS_OK && status != UCS_ERR_CANCELED)
-        status = closing_.farewell;
-    else if (closing_.may_be_left() && needs_no_peer() && status != UCS_ERR_CANCELED)
+    // that has closed may go once it has the answer to that, or behind its Bye, whatever it had
+    // under way: where nothing of ours is, nothing is lost here. Its farewell is not waited for: it
+    // may be lost with what its transports had under way.
+    if (closing_.may_be_left() && needs_no_peer() && status != UCS_ERR_CANCELED)
         status = UCS_ERR_NOT_CONNECTED;
+    else if (closing_.farewell != UCS_OK && status != UCS_ERR_CANCELED)
+        status = closing_.farewell;
     const Walk walk(worker.attention());
     lane_.failure = status;
     log_failure(*this);

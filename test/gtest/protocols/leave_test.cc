@@ -90,10 +90,11 @@ class Rank {
     static constexpr std::size_t kSizes[] = {0, 8, 300, 5000, 20'000, 100'000};
     static constexpr std::size_t kLateSizes[] = {8, 300, 5000, 0};  // eager
 
-    void must(bool is_right, const char* what) const {
+    void must(bool is_right, const char* what, tw_status_t status = TW_OK) const {
         if (is_right)
             return;
-        std::fprintf(stderr, "rank %u, seed %u: wrong: %s\n", number_, job_.seed, what);
+        std::fprintf(stderr, "rank %u, seed %u: wrong: %s: %s\n", number_, job_.seed, what,
+                     tw_status_string(status));
         if (node_ != nullptr)
             std::fprintf(stderr, "%s\n", node_->description().c_str());
         _exit(1);
@@ -181,7 +182,7 @@ class Rank {
             must_not_take_long("a message does not come, or a send does not end");
         }
         for (const tw_completion_t& done : node_->done)
-            must(done.status == TW_OK, tw_status_string(done.status));
+            must(done.status == TW_OK, "end of a message", done.status);
         must(received == wanted, "data");
     }
     /// Without progress: up to 30 ms, longer for high numbers.
@@ -202,8 +203,7 @@ class Rank {
                 continue;
             const tw_status_t status =
                 patiently([&] { return tw_ep_close(ep, TW_FLUSH_SENT, &how, nullptr); });
-            must(status == TW_INPROGRESS || status == TW_ERR_NOT_CONNECTED,
-                 tw_status_string(status));
+            must(status == TW_INPROGRESS || status == TW_ERR_NOT_CONNECTED, "close", status);
             waiting += status == TW_INPROGRESS ? 1 : 0;
         }
         while (node_->done.size() < waiting) {
@@ -212,10 +212,10 @@ class Rank {
             must_not_take_long("a close does not end");
         }
         for (const tw_completion_t& done : node_->done)
-            must(done.status == TW_OK || done.status == TW_ERR_NOT_CONNECTED,
-                 tw_status_string(done.status));
+            must(done.status == TW_OK || done.status == TW_ERR_NOT_CONNECTED, "end of a close",
+                 done.status);
         for (const auto& failure : node_->failures)
-            must(failure.second == TW_ERR_NOT_CONNECTED, tw_status_string(failure.second));
+            must(failure.second == TW_ERR_NOT_CONNECTED, "failure", failure.second);
     }
 
     const Job& job_;

@@ -330,13 +330,22 @@ TEST_F(FlushesPart, at_level_sent_a_transport_without_room_is_asked_again) {
     EXPECT_EQ(ends_of(RequestKind::kFlush), 1U);
 }
 
-TEST_F(FlushesPart, at_level_sent_a_failure_of_the_transport_is_told) {
-    lane_.left = UCS_INPROGRESS;
-    EXPECT_EQ(flush_sent(), TW_INPROGRESS);
-    start();
-    end_transmission(UCS_ERR_INVALID_ADDR);
-    ASSERT_EQ(ends_.size(), 1U);
-    EXPECT_EQ(ends_[0].second, UCS_ERR_INVALID_ADDR);
+// The lane may have failed: the transport says that next, and the status of that counts.
+TEST_F(FlushesPart, at_level_sent_a_failure_of_the_transport_is_told_in_the_next_turn) {
+    for (const bool is_asked : {true, false}) {
+        ends_.clear();
+        lane_.left = is_asked ? UCS_INPROGRESS : UCS_ERR_INVALID_ADDR;
+        EXPECT_EQ(flush_sent(), TW_INPROGRESS);
+        const int stalls = lane_.stalls;
+        start();
+        if (is_asked)
+            end_transmission(UCS_ERR_INVALID_ADDR);
+        EXPECT_TRUE(ends_.empty());
+        EXPECT_EQ(lane_.stalls, stalls + 1);
+        flushes_.check_room();
+        ASSERT_EQ(ends_.size(), 1U);
+        EXPECT_EQ(ends_[0].second, UCS_ERR_INVALID_ADDR);
+    }
 }
 
 TEST_F(FlushesPart, a_close_at_level_sent_says_bye_before_it_asks_the_transport) {
