@@ -73,6 +73,11 @@ class BasicOp : public tw_op_t {
         counter = counting;
         return *this;
     }
+    /// The library keeps the operation where the call would return TW_ERR_NO_RESOURCE.
+    BasicOp& queue() {
+        flags |= TW_OP_QUEUE;
+        return *this;
+    }
     /// Memory of the program for the request; see RequestMemory.
     BasicOp& request_memory(void* memory_of_program) {
         request = memory_of_program;

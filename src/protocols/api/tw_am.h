@@ -108,7 +108,8 @@ TAGWIRE_API tw_status_t tw_am_register(tw_worker_h worker, unsigned id, tw_am_cb
 ///     (tw_request_cancel(), or the endpoint was closed by force), TW_ERR_NO_ELEM (the receiver has
 ///     no such handler), or the endpoint's failure. A message whose data is here can be cancelled
 ///     until the receiver asks for that; one that has left as a whole cannot.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_EXCEEDS_LIMIT  `header_length` exceeds TW_AM_HEADER_MAX; or TW_OP_INJECT with
 ///     header and data of together more than tw_worker_attr_t.inject_bytes_max, or TW_OP_URGENT
 ///     with more than TW_AM_URGENT_MAX.

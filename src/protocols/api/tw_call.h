@@ -161,7 +161,8 @@ TAGWIRE_API tw_status_t tw_call_keep(tw_call_request_t* request);
 /// From any thread that may use the worker, in the handler of the request or later.
 ///
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. Likewise
-///     TW_ERR_INVALID_PARAM, TW_ERR_EXCEEDS_LIMIT and TW_ERR_NO_MEMORY.
+///     TW_ERR_INVALID_PARAM, TW_ERR_EXCEEDS_LIMIT and TW_ERR_NO_MEMORY. With TW_OP_QUEUE the
+///     library keeps the reply, up to TAGWIRE_QUEUED_MAX operations.
 /// \retval TW_ERR_NO_ELEM  No request of this id waits for a reply.
 /// \retval TW_ERR_NOT_CONNECTED  The caller has gone: the request is forgotten, as with any other
 ///     failure of the connection.

@@ -21,7 +21,8 @@
 ///   completion queue.
 /// - TW_ERR_NO_RESOURCE: nothing happened. Call tw_worker_progress(), then repeat the call. The
 ///   requests (TAGWIRE_REQUESTS_MAX) or the copies for TW_OP_INJECT are used up, or the receiver
-///   has paused this sender because its memory for unexpected messages is used up.
+///   has paused this sender because its memory for unexpected messages is used up. With TW_OP_QUEUE
+///   the library keeps the operation instead, up to TAGWIRE_QUEUED_MAX of them.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
 ///   flags contradict each other, `op->struct_bytes` is not a size of this struct, `op->request`
 ///   has neither callback nor queue nor TW_OP_COMPLETION, the buffer is not inside `op->mem`, or
@@ -42,7 +43,7 @@
 /// As for the worker: one thread at a time, or any thread with TW_THREAD_MULTI. Every call may be
 /// made from a callback, except those that wait. No call blocks, except those that wait. With
 /// TW_THREAD_MULTI a call may have to wait for another thread's call to end. A plain one does not
-/// (no flag but TW_OP_MORE, TW_OP_INJECT and, of a receive, TW_OP_COMPLETION and
+/// (no flag but TW_OP_MORE, TW_OP_INJECT, TW_OP_QUEUE and, of a receive, TW_OP_COMPLETION and
 /// TW_OP_TRANSMIT_COMPLETE; no memory, source, queue, counter or handle) of a message that is short
 /// enough for the transport's short sends: after the first such wait it is left to that thread, and
 /// takes its place in the order of the calling thread's operations. A receive that was left is
@@ -67,7 +68,8 @@ extern "C" {
 ///     for room leaves by progress, or by tw_ep_flush(); with TW_OP_SENT_COMPLETE it has left.**
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is TW_OK, TW_ERR_CANCELED
 ///     (tw_request_cancel(), or the endpoint was closed by force), or the endpoint's failure.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_EXCEEDS_LIMIT  TW_OP_INJECT with more than tw_worker_attr_t.inject_bytes_max.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; so are TW_ERR_NOT_CONNECTED,
 ///     TW_ERR_ENDPOINT_TIMEOUT and every other status that tw_ep_failed_cb_t was given.
@@ -98,7 +100,8 @@ TAGWIRE_API tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iov
 ///     names a source, the failure of that endpoint.
 /// \retval TW_ERR_MESSAGE_TRUNCATED  A longer message was there: `length` bytes of it are in the
 ///     buffer, the rest is lost. `op->info` has the message's length.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint `op->source` has failed; other statuses as for
 ///     tw_tag_send().
 /// \retval TW_ERR_INVALID_PARAM  Also: `op->source` is an endpoint of another worker.
@@ -153,7 +156,8 @@ TAGWIRE_API tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, si
 ///
 /// \retval TW_INPROGRESS  Posted, also if messages were there.
 /// \retval TW_ERR_INVALID_PARAM  Also: `op` is NULL, or nobody would be told of the messages.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 TAGWIRE_API tw_status_t tw_msg_recv_multi(tw_worker_h worker, void* buffer, size_t length,
                                           const tw_op_t* op, tw_request_h* request_p);
 

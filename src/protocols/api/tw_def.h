@@ -107,7 +107,7 @@ enum tw_op_flag {
     TW_OP_MORE = 1 << 1,
     /// (send) The buffer may be reused as soon as the call returns. At most
     /// tw_worker_attr_t.inject_bytes_max; TW_ERR_NO_RESOURCE while the library's copies are used
-    /// up.
+    /// up, unless TW_OP_QUEUE is set, too.
     TW_OP_INJECT = 1 << 2,
     /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion. (put)
     /// The target is told that the data is there: tw_rma_event_cb_t.
@@ -134,7 +134,15 @@ enum tw_op_flag {
     /// while its message waits here for the connection or for room. Weaker than
     /// TW_OP_TRANSMIT_COMPLETE: no progress of the peer is waited for once the transport has the
     /// message. Not with TW_OP_URGENT.
-    TW_OP_SENT_COMPLETE = 1 << 9
+    TW_OP_SENT_COMPLETE = 1 << 9,
+    /// (all) Where the call would answer TW_ERR_NO_RESOURCE ("Statuses" in tw_data.h), the library
+    /// keeps the operation and the call returns TW_INPROGRESS: a receive is posted, and any other
+    /// operation waits in its order, as behind a full transport. It completes, fails and is
+    /// cancelled as any other; with TW_OP_INJECT the library copies the buffer in any case. The
+    /// worker's counter ops_kept counts such operations. A worker, and each of its transmit
+    /// contexts, keeps TAGWIRE_QUEUED_MAX of them at a time; beyond those the call answers
+    /// TW_ERR_NO_RESOURCE.
+    TW_OP_QUEUE = 1 << 10
 };
 
 /// Flags of a completion.

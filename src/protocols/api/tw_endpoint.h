@@ -77,7 +77,8 @@ TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 ///
 /// \retval TW_OK  There is nothing to wait for; at TW_FLUSH_SENT also while the endpoint connects.
 /// \retval TW_INPROGRESS  Started; the completion follows.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; or another status of
 ///     tw_ep_failed_cb_t.
@@ -92,7 +93,8 @@ TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, tw_flush_level_t level, const tw
 /// \retval TW_OK  There is nothing to wait for.
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is that of the first endpoint
 ///     that fails meanwhile; the others are flushed all the same.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
 /// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
 TAGWIRE_API tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t level,
@@ -118,7 +120,8 @@ TAGWIRE_API tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t lev
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
 /// \retval TW_ERR_CONNECTION_RESET  It is closed; it had failed, with this status or another one of
 ///     tw_ep_failed_cb_t. There is no completion.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Also: `level` is unknown, or the endpoint is being closed already.
 /// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
 TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, tw_flush_level_t level, const tw_op_t* op,

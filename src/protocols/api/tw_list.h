@@ -83,7 +83,8 @@ typedef struct tw_list {
 /// \retval TW_OK  Complete.
 /// \retval TW_INPROGRESS  Started; the completion follows.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With TW_OP_IMM
-///     also while the peer has paused this side.
+///     also while the peer has paused this side. With TW_OP_QUEUE the library keeps the operation,
+///     up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_ADDR  A piece is not inside the memory of its key, or the key does not
 ///     give the right. Nothing happened; the log names the piece. Found later: the completion's.
 /// \retval TW_ERR_INVALID_PARAM  An argument or an array is NULL; struct_bytes is not a size of

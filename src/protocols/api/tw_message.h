@@ -52,7 +52,7 @@ TAGWIRE_API tw_status_t tw_msg_probe(tw_worker_h worker, tw_ep_h source, tw_mess
 ///
 /// Once. An active message is received in its handler, or later if the handler has kept it; header
 /// and data that were kept are there no more afterwards, unless the handler still runs. `op` may
-/// have the flags TW_OP_COMPLETION, MORE and TRANSMIT_COMPLETE; its source is ignored. The
+/// have the flags TW_OP_COMPLETION, MORE, QUEUE and TRANSMIT_COMPLETE; its source is ignored. The
 /// completion is that of a receive of this message; that of an active one has its id as `tag`, and
 /// TW_DONE_AM.
 ///
@@ -65,7 +65,8 @@ TAGWIRE_API tw_status_t tw_msg_probe(tw_worker_h worker, tw_ep_h source, tw_mess
 /// \retval TW_ERR_CANCELED  The sender has cancelled the message. It is the library's.
 /// \retval TW_ERR_CONNECTION_RESET  The sender has gone, and the data with it. Likewise.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call (later, or in a
-///     handler that keeps the message).
+///     handler that keeps the message). With TW_OP_QUEUE the library keeps the operation, up to
+///     TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Nothing happened. `message` is not a message of this worker that
 ///     the program has, or an argument is refused as by tw_tag_recv().
 /// \retval TW_ERR_NO_MEMORY  Nothing happened; the process is out of memory.
@@ -107,7 +108,8 @@ TAGWIRE_API tw_status_t tw_message_drop(tw_worker_h worker, tw_message_h message
 ///
 /// \retval TW_INPROGRESS  Posted, or begun; the completion follows, also if enough is here.
 /// \retval TW_ERR_INVALID_PARAM  Also: `op` and `request_p` ask for no report of the message.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint `op->source` has failed; other statuses as for
 ///     tw_tag_send().
 TAGWIRE_API tw_status_t tw_tag_recv_buffered(tw_worker_h worker, uint64_t tag, uint64_t ignore,

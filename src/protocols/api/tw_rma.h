@@ -136,7 +136,7 @@ TAGWIRE_API tw_status_t tw_key_pointer(tw_ep_h ep, tw_key_h key, uint64_t addres
 /// \retval TW_INPROGRESS  Started; the completion follows.
 /// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With TW_OP_IMM
 ///     also while the peer has paused this side: its program has too many notices and messages to
-///     take.
+///     take. With TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_EXCEEDS_LIMIT  TW_OP_INJECT with more than tw_worker_attr_t.inject_bytes_max.
 /// \retval TW_ERR_INVALID_ADDR  See "Statuses".
 TAGWIRE_API tw_status_t tw_put(tw_ep_h ep, const void* buffer, size_t length, uint64_t address,
@@ -155,7 +155,8 @@ TAGWIRE_API tw_status_t tw_putv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, 
 ///
 /// \retval TW_OK  The data is in the buffer.
 /// \retval TW_INPROGRESS  Started; the completion follows.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_ADDR  See "Statuses".
 TAGWIRE_API tw_status_t tw_get(tw_ep_h ep, void* buffer, size_t length, uint64_t address,
                                tw_key_h key, const tw_op_t* op, tw_request_h* request_p);
@@ -192,7 +193,8 @@ typedef enum tw_atomic_type { TW_UINT32, TW_INT32, TW_UINT64, TW_INT64 } tw_atom
 ///
 /// \retval TW_OK  Complete.
 /// \retval TW_INPROGRESS  Started; the completion follows.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
+///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_ADDR  See "Statuses"; also if `address` is not aligned.
 /// \retval TW_ERR_INVALID_PARAM  Also: `operation` or `type` is unknown, or TW_ATOMIC_CSWAP.
 TAGWIRE_API tw_status_t tw_atomic(tw_ep_h ep, tw_atomic_op_t operation, tw_atomic_type_t type,

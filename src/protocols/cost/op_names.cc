@@ -22,6 +22,7 @@ std::string op_flag_names(std::uint32_t flags) {
         {TW_OP_FENCE, "TW_OP_FENCE"},
         {TW_OP_URGENT, "TW_OP_URGENT"},
         {TW_OP_SENT_COMPLETE, "TW_OP_SENT_COMPLETE"},
+        {TW_OP_QUEUE, "TW_OP_QUEUE"},
     };
     std::string names;
     for (const auto& [flag, name] : kFlags) {

@@ -15,6 +15,7 @@ struct Options {
     std::uint64_t rndv_threshold;
     std::uint64_t inject_bytes;
     std::uint64_t requests_max;
+    std::uint64_t queued_max;
     std::uint64_t tx_contexts;
     std::uint64_t unexpected_bytes;
     std::uint64_t envelopes_max;

@@ -14,7 +14,7 @@ class Context;
 struct Outgoing;
 
 // Flags that calls accept.
-inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE;
+inline constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_QUEUE;
 inline constexpr std::uint32_t kFlushFlags = kAnyFlags | TW_OP_FENCE;
 inline constexpr std::uint32_t kSendFlags =
     kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |

@@ -350,7 +350,8 @@ tw_status_t tw_get(tw_ep_h ep, void* buffer, size_t length, uint64_t address, tw
     if (ep == nullptr || key == nullptr || buffer == nullptr) [[unlikely]]
         return get_slowly(ep, buffer, length, address, key, op, request_p);
     if (length < endpoint_of(ep).rma_lane.get_end &&
-        is_plain_but_for_memory(endpoint_of(ep), op, TW_OP_MORE, buffer, length)) [[likely]] {
+        is_plain_but_for_memory(endpoint_of(ep), op, TW_OP_MORE | TW_OP_QUEUE, buffer, length))
+        [[likely]] {
         Endpoint& to = endpoint_of(ep);
         const LaneKey* lane_key = direct_key(to, key_of(key), address, length, TW_ACCESS_READ);
         if (lane_key != nullptr && lane_key->is_direct.load(std::memory_order_relaxed) &&

@@ -21,7 +21,7 @@ struct PeerCalls {
     void (*tell_event)(void* owner, tw_peer_event_t event);
     void (*tell_end)(void* owner, ucs_status_t status);
     void (*release_contexts)(void* owner);
-    tw_status_t (*flush_contexts)(void* owner, bool closes, tw_flush_level_t level);
+    tw_status_t (*flush_contexts)(void* owner, bool closes, tw_flush_level_t level, bool is_kept);
     bool (*awaits_contexts)(const void* owner);
     void (*map_lane)(void* owner, uct_ep_h lane, bool is_made);
     void (*ask_wireup)(void* owner);
@@ -49,9 +49,10 @@ class PeerPort {
     void tell_end(ucs_status_t status) const { calls_->tell_end(owner_, status); }
     /// Endpoints of transmit contexts that send in place of this one go.
     void release_contexts() const { calls_->release_contexts(owner_); }
-    /// Flushes or closes those. TW_ERR_NO_RESOURCE: to be called again.
-    tw_status_t flush_contexts(bool closes, tw_flush_level_t level) const {
-        return calls_->flush_contexts(owner_, closes, level);
+    /// Flushes or closes those. TW_ERR_NO_RESOURCE: to be called again. `is_kept`: with
+    /// TW_OP_QUEUE.
+    tw_status_t flush_contexts(bool closes, tw_flush_level_t level, bool is_kept) const {
+        return calls_->flush_contexts(owner_, closes, level, is_kept);
     }
     /// The flush or close of them has not ended.
     bool awaits_contexts() const { return calls_->awaits_contexts(owner_); }

@@ -15,6 +15,8 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
     {WorkerCounter::kTxRndv, "tx_rndv", "messages", "messages announced by a rendezvous request"},
     {WorkerCounter::kTxQueued, "tx_queued", "messages",
      "messages that had to wait for the transport, the peer or a fence"},
+    {WorkerCounter::kOpsKept, "ops_kept", "operations",
+     "operations that TW_OP_QUEUE kept where their calls would have answered TW_ERR_NO_RESOURCE"},
     {WorkerCounter::kRxExpected, "rx_expected", "messages",
      "messages that matched a posted receive when they arrived"},
     {WorkerCounter::kRxUnexpected, "rx_unexpected", "messages",

@@ -12,6 +12,7 @@ enum class WorkerCounter {
     kTxParts,
     kTxRndv,
     kTxQueued,
+    kOpsKept,
     kRxExpected,
     kRxUnexpected,
     kRxRndv,

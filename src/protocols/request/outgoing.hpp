@@ -30,8 +30,13 @@ inline bool is_urgent(const tw_op_t* op) {
     return op != nullptr && (op->flags & TW_OP_URGENT) != 0;
 }
 
+/// The library keeps the operation where the call would be refused.
+inline bool asks_to_queue(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_QUEUE) != 0;
+}
+
 /// Flags of sends that are over when the transport has taken them.
-inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT;
+inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_QUEUE;
 /// Flags of active messages that are over likewise; a short one is as urgent messages are.
 inline constexpr std::uint32_t kPlainAmFlags = kPlainSendFlags | TW_OP_URGENT;
 

@@ -8,7 +8,7 @@
 //
 // 1. It ends once (WorkerCore::finish) and is reported once.
 // 2. While it is in an endpoint's list of outstanding requests, that endpoint ends it if it fails.
-// 3. Memory is the pool's, or the program's (is_foreign) for as long as the operation lasts.
+// 3. Memory is a pool's, or the program's (is_foreign) for as long as the operation lasts.
 // 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (fast_path.hpp).
 #pragma once
 
@@ -135,6 +135,8 @@ struct alignas(4) RequestState {  // one word to write
     bool wants_cancel : 1 = false;      // a send: its cancel is to follow the placeholder
     bool is_am : 1 = false;             // a send: an active message
     bool is_sent_level : 1 = false;     // a flush or close: at TW_FLUSH_SENT
+    bool is_extra : 1 = false;          // kept by TW_OP_QUEUE (request_table.hpp)
+    bool has_extra_memory : 1 = false;  // from the pool of such requests
     Line line : 3 = Line::kMessages;    // where it is queued
     Line stream : 3 = Line::kMessages;  // an operation: the line from which it begins
 };
@@ -177,6 +179,8 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     CompletionCounter* counter;     // of tw_op_t
     std::byte* am_header;           // the program's, of an active message; a copy
     std::uint32_t am_header_bytes;  // at most TW_AM_HEADER_MAX
+    bool has_extra_header;          // the header and the copy are from the pools of
+    bool has_extra_copy;            // extra requests
     KeptCompletion kept;            // when it has ended and `cq` was full
     tw_completion_t done;
 

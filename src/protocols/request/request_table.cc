@@ -85,6 +85,22 @@ ucs_status_t RequestTable::open(const Options& options) {
                                   .element_bytes = options.inject_bytes,
                                   .elements_max = options.requests_max});
     }
+    extras_max_ = options.queued_max;
+    if (status == UCS_OK) {
+        status = extra_pool_.init({.name = "operations of TW_OP_QUEUE",
+                                   .element_bytes = sizeof(Request),
+                                   .alignment = alignof(Request)});
+    }
+    if (status == UCS_OK) {
+        status = extra_header_pool_.init({.name = "active messages of TW_OP_QUEUE",
+                                          .element_bytes = TW_AM_HEADER_MAX,
+                                          .elements_per_chunk = 16});
+    }
+    if (status == UCS_OK) {
+        status = extra_copy_pool_.init({.name = "injected messages of TW_OP_QUEUE",
+                                        .element_bytes = options.inject_bytes,
+                                        .elements_per_chunk = 16});
+    }
     return status;
 }
 
@@ -128,6 +144,7 @@ void Request::make_whole() {
     counter = nullptr;
     am_header = nullptr;
     am_header_bytes = 0;
+    has_extra_header = has_extra_copy = false;
     done = {};
     done.context = context;
     done.request = this;
@@ -168,22 +185,61 @@ bool RequestTable::keep_free(std::size_t calls) {
     return keeps(pool_) && keeps(copy_pool_);
 }
 
-Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
+Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p,
+                            bool is_refused) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    void* memory = how.request;
+    if (memory == nullptr && !is_refused)
+        memory = request_memory();
+    const bool is_extra = memory == nullptr || is_refused;
+    const bool has_extra_memory = memory == nullptr;
+    if (is_extra && !may_be_extra(how.flags))
+        return nullptr;
+    if (has_extra_memory)
+        memory = extra_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
     const RequestState state{.kind = kind,
                              .is_foreign = how.request != nullptr,
                              .is_tested = request_p != nullptr && how.cq == nullptr,
-                             .in_call = true};
-    void* memory = state.is_foreign ? how.request : request_memory();
-    if (memory == nullptr)
-        return nullptr;
+                             .in_call = true,
+                             .has_extra_memory = has_extra_memory};
     auto* request = ::new (memory) Request(port_.worker, how, state);
     request->make_whole();
+    if (is_extra)
+        become_extra(*request);
     if (how.cq != nullptr || how.counter != nullptr) {
         request->name(how.cq == nullptr ? nullptr : &queue_of(how.cq),
                       how.counter == nullptr ? nullptr : &counter_of(how.counter));
     }
     return request;
+}
+
+void RequestTable::become_extra(Request& request) {
+    request.is_extra = true;
+    ++extras_;
+    port_.count_extra(port_.owner);
+}
+
+void RequestTable::end_extra(Request& request) {
+    if (request.is_extra)
+        --extras_;
+    request.is_extra = false;
+}
+
+/// Memory beside a request. nullptr: there is none.
+void* RequestTable::memory_beside(Request& request, ucs::Mpool& pool, ucs::Mpool& extra_pool,
+                                  bool* is_extra_p) {
+    void* memory = request.is_extra ? nullptr : pool.get();
+    if (memory != nullptr || !(request.is_extra || may_be_extra(request.flags)))
+        return memory;
+    memory = extra_pool.get();
+    if (memory == nullptr)
+        return nullptr;
+    *is_extra_p = true;
+    if (!request.is_extra)
+        become_extra(request);
+    return memory;
 }
 
 Request* RequestTable::make_part(Request& parent) {
@@ -251,7 +307,8 @@ bool RequestTable::set_am(Request& request, const AmPart& am) {
     request.am_header_bytes = static_cast<std::uint32_t>(am.header_bytes);
     if (am.header_bytes == 0)
         return true;
-    request.am_header = static_cast<std::byte*>(header_pool_.get());
+    request.am_header = static_cast<std::byte*>(
+        memory_beside(request, header_pool_, extra_header_pool_, &request.has_extra_header));
     if (request.am_header == nullptr)
         return false;
     std::memcpy(request.am_header, am.header, am.header_bytes);
@@ -261,7 +318,7 @@ bool RequestTable::set_am(Request& request, const AmPart& am) {
 void* RequestTable::copy_of(Request& request) {
     if (request.copy != nullptr)
         return request.copy;
-    void* copy = copy_pool_.get();
+    void* copy = memory_beside(request, copy_pool_, extra_copy_pool_, &request.has_extra_copy);
     if (copy == nullptr)
         return nullptr;
     request.buffer.gather(copy, 0, request.buffer.length);
@@ -296,11 +353,13 @@ Transmission* RequestTable::make_transmission(Request& request) {
 
 void RequestTable::release_buffers(Request& request) {
     if (request.copy != nullptr)
-        copy_pool_.put(std::exchange(request.copy, nullptr));
+        (request.has_extra_copy ? extra_copy_pool_ : copy_pool_)
+            .put(std::exchange(request.copy, nullptr));
     if (request.buffer.list != nullptr)
         list_pool_.put(std::exchange(request.buffer.list, nullptr));
     if (request.am_header != nullptr)
-        header_pool_.put(std::exchange(request.am_header, nullptr));
+        (request.has_extra_header ? extra_header_pool_ : header_pool_)
+            .put(std::exchange(request.am_header, nullptr));
 }
 
 /// All but its memory.
@@ -310,21 +369,28 @@ void RequestTable::release_parts(Request& request) {
     if (request.rma != nullptr)
         port_.end_rma(port_.owner, request);
     release_buffers(request);
+    end_extra(request);
     let_go(request);
 }
 
 void RequestTable::release(Request& request) {
     release_parts(request);
     const bool is_foreign = request.is_foreign;
-    if (request.is_whole && (request.parent != nullptr || request.is_internal)) [[unlikely]]
-        return release_part(request);
+    if (request.is_whole &&
+        (request.parent != nullptr || request.is_internal || request.has_extra_memory)) [[unlikely]]
+        return release_otherwise(request);
     request.~Request();
     if (!is_foreign)
         pool_.put(&request);
 }
 
-/// It is part of a multi-receive, the library's own, or a notice, whose peer may have been paused.
-[[gnu::noinline]] void RequestTable::release_part(Request& request) {
+/// It is an extra one, part of a multi-receive, the library's own, or a notice, whose peer may have
+/// been paused.
+[[gnu::noinline]] void RequestTable::release_otherwise(Request& request) {
+    if (request.has_extra_memory) {
+        request.~Request();
+        return extra_pool_.put(&request);
+    }
     const bool is_notice = request.is_internal && request.complete == nullptr;
     request.~Request();
     part_pool_.put(&request);
@@ -371,6 +437,8 @@ void RequestTable::queue_up(Request& request) {
     request.kept = {nullptr, &returned_, &request, &request.done, request.is_foreign};
     // Memory of the program is the program's again as soon as the completion is visible.
     const bool is_foreign = request.is_foreign;
+    if (is_foreign)
+        end_extra(request);
     if (!queue.push(request.done, request.kept))
         has_kept_ = true;
     else if (!is_foreign)
@@ -403,6 +471,14 @@ void RequestTable::call_back(Request& request) {
     complete(&done);
 }
 
+/// Another element than that of the request whose callback runs is free.
+void RequestTable::provide_spare() {
+    if (spare_ != nullptr)
+        return pool_.put(std::exchange(spare_, spare_->next));
+    pool_.raise_max(1);
+    ++spares_;
+}
+
 /// A callback of a worker that threads share runs without its lock, and `request` stays what it is
 /// until then. Memory of the program is the program's already.
 void RequestTable::let_run(Request& request, const tw_completion_t& done,
@@ -413,12 +489,8 @@ void RequestTable::let_run(Request& request, const tw_completion_t& done,
         release(request);
     } else {
         release_parts(request);
-        if (spare_ != nullptr) {
-            pool_.put(std::exchange(spare_, spare_->next));
-        } else {
-            pool_.raise_max(1);
-            ++spares_;
-        }
+        if (!request.has_extra_memory)  // whose pool has no maximum
+            provide_spare();
     }
     {
         const InCallback callback(attention_);  // which needs the lock at both of its ends
@@ -426,7 +498,9 @@ void RequestTable::let_run(Request& request, const tw_completion_t& done,
         complete(&done);
         port_.enter_again(port_.owner);
     }
-    if (is_kept) {
+    if (is_kept && request.has_extra_memory) {
+        release_otherwise(request);
+    } else if (is_kept) {
         request.~Request();
         spare_ = ::new (&request) Spare{spare_};
     }

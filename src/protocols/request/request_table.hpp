@@ -9,7 +9,10 @@
 //    completion; then it comes back by returned_, which is looked at when the next one ends, or
 //    memory is short.
 // 3. A pool that is used up is no error of the table: the caller refuses its operation.
-// 4. Where threads share the worker, the memory of a request stays what it was until its callback
+// 4. TW_OP_QUEUE makes a request an extra one where that is so, or where its peer has paused
+//    messages: it, its copy and its header come from pools of their own. There are at most
+//    TAGWIRE_QUEUED_MAX of them, each from its call until its memory is free.
+// 5. Where threads share the worker, the memory of a request stays what it was until its callback
 //    has returned: another thread may cancel or test it until the callback has told that thread.
 //    It counts as free all the same, by a spare element for each callback that runs.
 #pragma once
@@ -40,6 +43,8 @@ struct RequestPort {
     void (*transmitted)(void* owner, Request& request, ucs_status_t status);
     /// A one-sided operation needs what it was made with no more.
     void (*end_rma)(void* owner, Request& request);
+    /// An operation has become an extra one.
+    void (*count_extra)(void* owner);
     void (*add_notice)(void* owner);
     void (*remove_notice)(void* owner);
     /// The lock of a worker that is_multi, before and behind a callback.
@@ -64,8 +69,10 @@ class RequestTable {
 
     // ---- Memory; nullptr: the pool is used up
 
-    /// The request of a call.
-    Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    /// The request of a call. `is_refused`: the call has a reason to refuse it beside the pool, so
+    /// that only an extra one is made.
+    Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p,
+                  bool is_refused = false);
     /// A plain receive that is posted on the fast path. A request is free.
     [[gnu::always_inline]] Request* make_plain(WorkerCore* owner, const tw_op_t& op,
                                                RequestState state) {
@@ -74,9 +81,13 @@ class RequestTable {
     /// Requests of the program that have not ended, or wait to be tested or polled, and operations
     /// of the library's own.
     std::size_t in_use() const {
-        return pool_.elements_taken() - spares_ + part_pool_.elements_taken();
+        return pool_.elements_taken() - spares_ + extra_pool_.elements_taken() +
+               part_pool_.elements_taken();
     }
     bool has_free() const { return pool_.has_free(); }
+    /// Operations that TW_OP_QUEUE keeps.
+    std::size_t extras() const { return extras_; }
+    std::size_t extras_max() const { return extras_max_; }
     /// Reserves a request, and memory for an injected message, for each of `calls` further calls.
     /// False: there is no room for them.
     bool keep_free(std::size_t calls);
@@ -156,11 +167,19 @@ class RequestTable {
 
     void call_back(Request& request);
     void let_run(Request& request, const tw_completion_t& done, tw_complete_cb_t complete);
+    void provide_spare();
     void queue_up(Request& request);
+    bool may_be_extra(std::uint32_t flags) const {
+        return (flags & TW_OP_QUEUE) != 0 && extras_ < extras_max_;
+    }
+    void become_extra(Request& request);
+    void end_extra(Request& request);
+    void* memory_beside(Request& request, ucs::Mpool& pool, ucs::Mpool& extra_pool,
+                        bool* is_extra_p);
     void release_buffers(Request& request);
     void release_parts(Request& request);
     void take_back();
-    void release_part(Request& request);
+    void release_otherwise(Request& request);
     void* request_memory();
 
     const RequestPort port_;
@@ -170,6 +189,11 @@ class RequestTable {
     Spare* spare_ = nullptr;  // taken from the pool, for the next callback
     std::size_t spares_ = 0;  // those, and requests whose callbacks run
     ucs::Mpool part_pool_;    // parts of multi-receives, and operations of the library's own
+    std::size_t extras_ = 0;
+    std::size_t extras_max_ = 0;
+    ucs::Mpool extra_pool_;  // of extra requests, as the next two
+    ucs::Mpool extra_header_pool_;
+    ucs::Mpool extra_copy_pool_;
     ucs::Mpool list_pool_;
     ucs::Mpool header_pool_;
     ucs::Mpool copy_pool_;

@@ -103,12 +103,14 @@ ucs_status_t answer_of(const RmaOp& op) {
 tw_status_t RmaSender::call(const RmaCall& call) {
     if (to_.lane.failure != UCS_OK)
         return static_cast<tw_status_t>(to_.lane.failure);
-    if (to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0)
+    const bool is_held =
+        to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0;
+    if (is_held && !asks_to_queue(call.op))
         return TW_ERR_NO_RESOURCE;
     if (!to_.peer.hold.has_sent) [[unlikely]]
         to_.peer.lane.note_sending();
     RequestTable& requests = to_.worker.requests;
-    Request* request = requests.make(RequestKind::kRma, call.op, call.request_p);
+    Request* request = requests.make(RequestKind::kRma, call.op, call.request_p, is_held);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     if (!to_.ops.add(*request, call.what) ||

@@ -310,7 +310,7 @@ ucs_status_t RndvSender::send_lent(Request& request, Pattern pattern) {
 bool RndvSender::may_start_at_once(const Request& request) const {
     constexpr std::uint32_t kPlain = TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE |
                                      TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE |
-                                     TW_OP_SENT_COMPLETE;
+                                     TW_OP_SENT_COMPLETE | TW_OP_QUEUE;
     const std::size_t length = request.buffer.length;
     return (request.flags & ~kPlain) == 0 && !request.is_am && length > 0 && may_lend(request);
 }

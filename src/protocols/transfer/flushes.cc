@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "protocols/request/outgoing.hpp"
 #include "protocols/request/rma_op.hpp"
 #include "protocols/wire/control_message.hpp"
 
@@ -30,7 +31,8 @@ tw_status_t Flushes::call(RequestKind kind, tw_flush_level_t level, const tw_op_
     if (const ucs_status_t failure = to_.lane.failure();
         failure != UCS_OK && kind == RequestKind::kFlush)
         return static_cast<tw_status_t>(failure);
-    if (const tw_status_t status = to_.peer.flush_contexts(kind == RequestKind::kClose, level);
+    if (const tw_status_t status =
+            to_.peer.flush_contexts(kind == RequestKind::kClose, level, asks_to_queue(op));
         status != TW_OK)
         return status;
     Request* request = to_.requests.make(kind, op, request_p);

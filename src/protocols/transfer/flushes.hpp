@@ -47,9 +47,9 @@ class Flushes {
     /// waits in the queue.
     void begin(Request& request, tw_flush_level_t level);
     /// Begins to flush the transmit contexts, ahead of begin(). TW_ERR_NO_RESOURCE: to be called
-    /// again.
-    tw_status_t flush_contexts(tw_flush_level_t level) const {
-        return to_.peer.flush_contexts(false, level);
+    /// again. `is_kept`: with TW_OP_QUEUE.
+    tw_status_t flush_contexts(tw_flush_level_t level, bool is_kept) const {
+        return to_.peer.flush_contexts(false, level, is_kept);
     }
     /// A flush has nothing to wait for, and no refusal to tell.
     bool is_flushed(tw_flush_level_t level);

@@ -122,8 +122,8 @@ class alignas(64) Endpoint : public PeerEndpoint, public ucs::FromReserve {
     }
     tw_status_t send(const Outgoing& message);
     /// A message that takes no fast path: it has ended, is outstanding, or waits. nullptr: there is
-    /// no room for its request.
-    Request* begin(const Outgoing& message);
+    /// no room for its request. `is_held`: the peer has paused it.
+    Request* begin(const Outgoing& message, bool is_held = false);
     /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);

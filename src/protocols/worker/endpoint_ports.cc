@@ -135,9 +135,9 @@ constinit const PeerCalls Endpoint::kPeerCalls{
                 contexts->release();
         },
     .flush_contexts =
-        [](void* ep, bool closes, tw_flush_level_t level) {
+        [](void* ep, bool closes, tw_flush_level_t level, bool is_kept) {
             TxParts* contexts = as_endpoint(ep).tx.contexts;
-            return contexts == nullptr ? TW_OK : contexts->flush(closes, level);
+            return contexts == nullptr ? TW_OK : contexts->flush(closes, level, is_kept);
         },
     .awaits_contexts =
         [](const void* ep) {

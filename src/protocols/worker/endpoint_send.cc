@@ -149,14 +149,15 @@ bool Endpoint::try_send_at_once(const Outgoing& message) {
 tw_status_t Endpoint::send(const Outgoing& message) {
     if (lane_.failure != UCS_OK)
         return static_cast<tw_status_t>(lane_.failure);
-    if (lane_.is_paused && !is_urgent(message.op))
+    const bool is_held = lane_.is_paused && !is_urgent(message.op);
+    if (is_held && !asks_to_queue(message.op))
         return TW_ERR_NO_RESOURCE;
     note_sending();
     if (try_send_at_once(message)) {
         write_out(message.op);
         return TW_OK;
     }
-    Request* request = begin(message);
+    Request* request = begin(message, is_held);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     write_out(message.op);
@@ -259,9 +260,9 @@ void Endpoint::cancel(Request& request) {
     }
 }
 
-Request* Endpoint::begin(const Outgoing& message) {
+Request* Endpoint::begin(const Outgoing& message, bool is_held) {
     RequestTable& requests = worker.requests();
-    Request* request = requests.make(RequestKind::kSend, message.op, message.request_p);
+    Request* request = requests.make(RequestKind::kSend, message.op, message.request_p, is_held);
     if (request == nullptr)
         return nullptr;
     if (!requests.set_buffer(*request, message.base, message.length, message.list, message.count,

@@ -23,7 +23,7 @@ namespace tagwire::proto {
 
 /// Flags of receives that change nothing but how their end is reported.
 inline constexpr std::uint32_t kPlainReceiveFlags =
-    TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
+    TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE | TW_OP_QUEUE;
 
 /// The receive is plain, but perhaps names a source.
 inline bool is_plain_but_for_source(const tw_op_t& op) {

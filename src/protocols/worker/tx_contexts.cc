@@ -106,8 +106,8 @@ constinit const TxCalls EpTxContexts::kCalls{
     .fail = [](TxParts& parts,
                ucs_status_t status) { static_cast<EpTxContexts&>(parts).fail_all(status); },
     .flush =
-        [](TxParts& parts, bool closes, tw_flush_level_t level) {
-            return static_cast<EpTxContexts&>(parts).flush_all(closes, level);
+        [](TxParts& parts, bool closes, tw_flush_level_t level, bool is_kept) {
+            return static_cast<EpTxContexts&>(parts).flush_all(closes, level, is_kept);
         },
     .release = [](TxParts& parts) { static_cast<EpTxContexts&>(parts).release_all(); },
 };
@@ -155,7 +155,7 @@ void EpTxContexts::fail_all(ucs_status_t status) {
     }
 }
 
-tw_status_t EpTxContexts::flush_all(bool closes, tw_flush_level_t level) {
+tw_status_t EpTxContexts::flush_all(bool closes, tw_flush_level_t level, bool is_kept) {
     for (TxPart& part : parts_) {
         const InContext inside(*part.context);
         if (part.ep == nullptr || !part.ep->closing().is_open() || part.ep->closing().is_closing())
@@ -166,6 +166,7 @@ tw_status_t EpTxContexts::flush_all(bool closes, tw_flush_level_t level) {
             continue;
         }
         tw_op_t how{};
+        how.flags = flag_if(is_kept, TW_OP_QUEUE);
         how.complete = flushed;
         how.context = this;
         const RequestKind kind = closes ? RequestKind::kClose : RequestKind::kFlush;

@@ -98,7 +98,7 @@ class EpTxContexts : public TxParts {
 
     void begin_all();
     void fail_all(ucs_status_t status);
-    tw_status_t flush_all(bool closes, tw_flush_level_t level);
+    tw_status_t flush_all(bool closes, tw_flush_level_t level, bool is_kept);
     void release_all();
     static void flushed(const tw_completion_t* done);
     void ended();

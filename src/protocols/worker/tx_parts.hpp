@@ -38,7 +38,7 @@ struct TxPart {
 struct TxCalls {
     void (*begin)(TxParts& parts);
     void (*fail)(TxParts& parts, ucs_status_t status);
-    tw_status_t (*flush)(TxParts& parts, bool closes, tw_flush_level_t level);
+    tw_status_t (*flush)(TxParts& parts, bool closes, tw_flush_level_t level, bool is_kept);
     void (*release)(TxParts& parts);
 };
 
@@ -57,9 +57,10 @@ class TxParts {
     void begin() { calls_.begin(*this); }
     /// The front has failed: fails each context.
     void fail(ucs_status_t status) { calls_.fail(*this, status); }
-    /// Begins to flush, or to close all. TW_ERR_NO_RESOURCE: to be called again.
-    tw_status_t flush(bool closes, tw_flush_level_t level) {
-        return calls_.flush(*this, closes, level);
+    /// Begins to flush, or to close all. TW_ERR_NO_RESOURCE: to be called again. `is_kept`: with
+    /// TW_OP_QUEUE.
+    tw_status_t flush(bool closes, tw_flush_level_t level, bool is_kept) {
+        return calls_.flush(*this, closes, level, is_kept);
     }
     /// Some of what flush() has begun has not ended.
     bool awaits_ends() const { return ends_ > 0; }

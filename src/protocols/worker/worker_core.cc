@@ -124,6 +124,7 @@ RequestPort request_port_of(WorkerCore& worker, Attention& attention) {
                     as_core(owner).finish(request, failure != UCS_OK ? failure : status);
                 },
             .end_rma = [](void* owner, Request& request) { as_core(owner).rma_ops.end(request); },
+            .count_extra = [](void* owner) { as_core(owner).count(WorkerCounter::kOpsKept); },
             .add_notice = [](void* owner) { as_core(owner).matches().add_notice(); },
             .remove_notice =
                 [](void* owner) {

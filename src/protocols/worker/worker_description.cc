@@ -54,6 +54,9 @@ std::vector<Fact> Worker::description() {
     tell("address_bytes", fmt::format("{}", address(SIZE_MAX).size()));
     tell("peers",
          fmt::format("{} connected, {} remembered", endpoints_.size(), own_peers_.remembered()));
+    if (requests_.extras() > 0)
+        tell("operations_kept",
+             fmt::format("{} of at most {}", requests_.extras(), requests_.extras_max()));
     for (const auto& rail : rails_) {
         if (rail->is_auxiliary) {
             tell(fmt::format("rail_{}", rail->index()),

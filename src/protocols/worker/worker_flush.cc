@@ -30,7 +30,7 @@ tw_status_t make_parts(Worker& worker, tw_flush_level_t level, Request& all, Req
     worker.endpoints().for_each([&](Endpoint& ep) {
         if (status != TW_OK || !is_to_be_flushed(ep))
             return;
-        status = ep.flushes().flush_contexts(level);
+        status = ep.flushes().flush_contexts(level, (all.flags & TW_OP_QUEUE) != 0);
         if (status != TW_OK || ep.flushes().is_flushed(level))
             return;
         Request* part = worker.requests().make_internal(RequestKind::kFlush, how);

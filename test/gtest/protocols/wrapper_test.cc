@@ -150,7 +150,8 @@ TEST_F(MsgWrapper, ends_are_told_to_callables_requests_and_within_the_call) {
     EXPECT_EQ(done.ep, self_.get());
     EXPECT_EQ(text(done.length), "by request");
 
-    ASSERT_GE(self_.tag_send(bytes("there already"), 8), TW_OK);
+    EXPECT_EQ(msg::Op(TW_OP_INJECT).queue().flags, TW_OP_INJECT | TW_OP_QUEUE);
+    ASSERT_GE(self_.tag_send(bytes("there already"), 8, msg::Op().queue()), TW_OK);
     run_until([&] { return has_message(); });
     tw_message_info_t now{};
     ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().tell(now).from(self_.get())), TW_OK);

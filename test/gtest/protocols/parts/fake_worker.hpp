@@ -306,6 +306,8 @@ class FakeWorker {
          .owner = this,
          .transmitted = nullptr,
          .end_rma = [](void* worker, proto::Request& request) { of(worker).on_end_rma(request); },
+         .count_extra =
+             [](void* worker) { of(worker).counters.add(proto::WorkerCounter::kOpsKept, 1); },
          .add_notice = nullptr,
          .remove_notice = nullptr,
          .leave = nullptr,

@@ -232,7 +232,7 @@ inline constexpr proto::PeerCalls FakePeer::kCalls{
     .tell_end = [](void* peer, ucs_status_t status) { of(peer).ends.push_back(status); },
     .release_contexts = [](void* peer) { ++of(peer).released; },
     .flush_contexts =
-        [](void* peer, bool closes, tw_flush_level_t) {
+        [](void* peer, bool closes, tw_flush_level_t, bool) {
             ++(closes ? of(peer).context_closes : of(peer).context_flushes);
             return of(peer).contexts;
         },

@@ -292,7 +292,7 @@ inline constexpr proto::PeerCalls SideEndpoint::kPeerCalls{
             peer_side::table(ep).tell_end(peer_side::endpoint(ep), status);
         },
     .release_contexts = [](void*) {},
-    .flush_contexts = [](void*, bool, tw_flush_level_t) { return TW_OK; },
+    .flush_contexts = [](void*, bool, tw_flush_level_t, bool) { return TW_OK; },
     .awaits_contexts = [](const void*) { return false; },
     .map_lane =
         [](void* ep, uct_ep_h lane, bool is_made) {

@@ -15,6 +15,7 @@
 namespace tagwire::test {
 
 inline constexpr unsigned kTableRequests = 8;
+inline constexpr unsigned kTableExtras = 3;  // operations that TW_OP_QUEUE keeps
 inline constexpr std::size_t kInjectBytes = 64;
 
 /// In place of a worker. It ends a request as WorkerCore::finish() does.
@@ -22,6 +23,7 @@ struct FakeRequestWorker {
     explicit FakeRequestWorker(bool multi = false) : is_multi(multi) {
         proto::Options options{};
         options.requests_max = kTableRequests;
+        options.queued_max = kTableExtras;
         options.inject_bytes = kInjectBytes;
         EXPECT_EQ(table.open(options), UCS_OK);
     }
@@ -41,7 +43,7 @@ struct FakeRequestWorker {
     proto::Attention attention{is_multi};
     std::vector<std::pair<proto::Request*, ucs_status_t>> transmitted;
     std::vector<proto::Request*> rma_ends;
-    unsigned notices = 0, left = 0, entered = 0, drops = 0;
+    unsigned extras = 0, notices = 0, left = 0, entered = 0, drops = 0;
 
   private:
     static FakeRequestWorker& of(void* owner) { return *static_cast<FakeRequestWorker*>(owner); }
@@ -58,6 +60,7 @@ struct FakeRequestWorker {
             },
         .end_rma = [](void* worker,
                       proto::Request& request) { of(worker).rma_ends.push_back(&request); },
+        .count_extra = [](void* worker) { ++of(worker).extras; },
         .add_notice = [](void* worker) { ++of(worker).notices; },
         .remove_notice = [](void* worker) { --of(worker).notices; },
         .leave = [](void* worker) { ++of(worker).left; },

@@ -187,6 +187,35 @@ TEST(RequestTableLock, callbacks_of_the_program_run_without_the_lock_and_others_
     EXPECT_EQ(worker.left, 1U);
 }
 
+TEST(RequestTableLock, the_callback_of_a_kept_operation_has_room_for_what_follows_it) {
+    FakeRequestWorker worker(true);
+    tw_op_t op = with_flags(TW_OP_QUEUE);
+    op.context = &worker;
+    op.complete = [](const tw_completion_t* done) {
+        auto& own = *static_cast<FakeRequestWorker*>(done->context);
+        EXPECT_EQ(own.table.extras(), kTableExtras - 1);
+        const tw_op_t next = with_flags(TW_OP_QUEUE);
+        Request* request = own.table.make(RequestKind::kSend, &next, nullptr);
+        ASSERT_NE(request, nullptr);
+        EXPECT_NE(request, done->request);
+        own.finish(*request, UCS_OK);
+        EXPECT_EQ(own.table.answer(*request, &next, nullptr), TW_OK);
+    };
+    std::vector<Request*> all;
+    for (unsigned i = 0; i < kTableRequests + kTableExtras; ++i) {
+        all.push_back(worker.table.make(RequestKind::kSend, &op, nullptr));
+        EXPECT_EQ(worker.table.answer(*all.back(), &op, nullptr), TW_INPROGRESS);
+    }
+    worker.finish(*all.back(), UCS_OK);
+    EXPECT_EQ(worker.table.tell_ends(), 1U);
+    all.pop_back();
+    worker.table.silence();
+    for (Request* each : all)
+        worker.finish(*each, UCS_OK);
+    worker.table.clear();
+    EXPECT_EQ(worker.table.in_use(), 0U);
+}
+
 TEST_F(RequestTablePart, completions_are_polled_in_order_as_many_as_are_asked_for) {
     const tw_op_t op = with_flags(TW_OP_COMPLETION);
     std::array<Request*, 3> requests{};
@@ -372,6 +401,106 @@ TEST_F(RequestTablePart, a_pool_that_is_used_up_refuses_and_goes_on_behind_that)
     worker_.finish(*all.back(), UCS_OK);
     EXPECT_TRUE(table_.keep_free(1));
     all.back() = begin(with_flags(0));
+    for (Request* each : all)
+        worker_.finish(*each, UCS_OK);
+}
+
+TEST_F(RequestTablePart, the_flag_queue_keeps_operations_beyond_the_pool_up_to_a_bound) {
+    const tw_op_t plain = with_flags(0), kept = with_flags(TW_OP_QUEUE);
+    std::vector<Request*> all;
+    for (unsigned i = 0; i < kTableRequests; ++i)
+        all.push_back(begin(kept));
+    EXPECT_EQ(table_.extras(), 0U);  // there was room
+    EXPECT_EQ(table_.make(RequestKind::kSend, &plain, nullptr), nullptr);
+    for (unsigned i = 0; i < kTableExtras; ++i)
+        all.push_back(begin(kept));
+    EXPECT_EQ(table_.extras(), kTableExtras);
+    EXPECT_EQ(table_.in_use(), kTableRequests + kTableExtras);
+    EXPECT_EQ(table_.make(RequestKind::kSend, &kept, nullptr), nullptr);
+    EXPECT_EQ(worker_.extras, kTableExtras);
+    // One that ends makes room for one.
+    worker_.finish(*all.back(), UCS_OK);
+    EXPECT_EQ(table_.extras(), kTableExtras - 1);
+    all.back() = begin(kept);
+    EXPECT_EQ(table_.make(RequestKind::kSend, &kept, nullptr), nullptr);
+    for (Request* each : all)
+        worker_.finish(*each, UCS_OK);
+    EXPECT_EQ(table_.extras(), 0U);
+    EXPECT_EQ(worker_.extras, kTableExtras + 1);
+    EXPECT_TRUE(table_.has_free());
+}
+
+TEST_F(RequestTablePart, an_operation_that_is_refused_for_another_reason_is_kept_likewise) {
+    const tw_op_t plain = with_flags(0), kept = with_flags(TW_OP_QUEUE);
+    EXPECT_EQ(table_.make(RequestKind::kSend, &plain, nullptr, true), nullptr);
+    alignas(Request) std::array<std::byte, sizeof(Request)> memory{};
+    tw_op_t foreign = kept;
+    foreign.request = memory.data();
+    std::vector<Request*> all;
+    for (const tw_op_t& op : {kept, kept, foreign}) {
+        all.push_back(table_.make(RequestKind::kSend, &op, nullptr, true));
+        ASSERT_NE(all.back(), nullptr);
+        EXPECT_EQ(table_.answer(*all.back(), &op, nullptr), TW_INPROGRESS);
+    }
+    EXPECT_EQ(static_cast<void*>(all.back()), memory.data());
+    EXPECT_EQ(table_.make(RequestKind::kSend, &foreign, nullptr, true), nullptr);
+    for (Request* each : all)
+        worker_.finish(*each, UCS_OK);
+    EXPECT_EQ(table_.extras(), 0U);
+}
+
+TEST_F(RequestTablePart, the_flag_queue_finds_copies_and_headers_beyond_their_pools) {
+    std::array<std::byte, 8> data{};
+    proto::AmPart am{};
+    am.header = data.data();
+    am.header_bytes = data.size();
+    alignas(Request) static std::array<std::byte[sizeof(Request)], kTableRequests + kTableExtras>
+        memory{};
+    std::vector<Request*> all;
+    for (unsigned i = 0; i < kTableRequests + kTableExtras; ++i) {
+        tw_op_t op = with_flags(TW_OP_INJECT | TW_OP_QUEUE);
+        op.request = &memory[i];
+        data.fill(static_cast<std::byte>(i));
+        Request* request = begin(op);
+        EXPECT_TRUE(table_.set_buffer(*request, data.data(), data.size(), nullptr, 0, nullptr));
+        EXPECT_TRUE(table_.set_am(*request, am));
+        EXPECT_NE(table_.copy_of(*request), nullptr);
+        all.push_back(request);
+    }
+    EXPECT_EQ(table_.extras(), kTableExtras);
+    for (unsigned i = 0; i < all.size(); ++i) {
+        data.fill(static_cast<std::byte>(i));
+        EXPECT_EQ(std::memcmp(all[i]->am_header, data.data(), data.size()), 0);
+        EXPECT_EQ(std::memcmp(all[i]->copy, data.data(), data.size()), 0);
+    }
+    alignas(Request) std::array<std::byte, sizeof(Request)> last{};
+    tw_op_t op = with_flags(TW_OP_INJECT | TW_OP_QUEUE);
+    op.request = last.data();
+    all.push_back(begin(op));
+    EXPECT_TRUE(table_.set_buffer(*all.back(), data.data(), data.size(), nullptr, 0, nullptr));
+    EXPECT_FALSE(table_.set_am(*all.back(), am));
+    EXPECT_EQ(table_.copy_of(*all.back()), nullptr);
+    for (Request* each : all)
+        worker_.finish(*each, UCS_OK);
+    EXPECT_EQ(table_.extras(), 0U);
+}
+
+TEST_F(RequestTablePart, a_kept_operation_counts_until_it_was_polled_or_released) {
+    std::vector<Request*> all;
+    for (unsigned i = 0; i < kTableRequests; ++i)
+        all.push_back(begin(with_flags(0)));
+    tw_request_h handle = nullptr;
+    Request* polled = begin(with_flags(TW_OP_QUEUE | TW_OP_COMPLETION));
+    Request* tested = begin(with_flags(TW_OP_QUEUE), RequestKind::kSend, &handle);
+    worker_.finish(*polled, UCS_OK);
+    worker_.finish(*tested, UCS_OK);
+    EXPECT_EQ(table_.extras(), 2U);
+    tw_completion_t done{};
+    EXPECT_EQ(table_.poll(&done, 1), 1U);
+    EXPECT_EQ(table_.extras(), 1U);
+    EXPECT_EQ(tested->test(&done), TW_OK);
+    table_.abandon(*tested);
+    EXPECT_EQ(table_.extras(), 0U);
     for (Request* each : all)
         worker_.finish(*each, UCS_OK);
 }
