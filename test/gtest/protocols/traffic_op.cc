@@ -91,6 +91,8 @@ void Traffic::draw_report(TrafficThread& self, TrafficOp& op) {
     op.is_counted = !self.mortal && !(is_alone() && options_.has_death) && chance(self, 3);
     if (chance(self, 8))
         op.flags |= TW_OP_MORE;
+    if (chance(self, 4))
+        op.flags |= TW_OP_QUEUE;
     if (chance(self, 6) && op.report != Report::kTested && op.report != Report::kNobody)
         op.memory.reset(std::aligned_alloc(64, (tw_request_bytes() + 63) / 64 * 64));
 }
