@@ -32,11 +32,11 @@
 /// \par Lifetime
 /// `op` may be NULL; it and what it points to are read during the call only, except the memory
 /// `op->request`, which belongs to the library until the completion. `request_p` may be NULL; it is
-/// written only with TW_INPROGRESS. A handle with a callback is valid until that is called, and with
-/// TW_THREAD_MULTI until it has returned; one with a queue or TW_OP_COMPLETION until its completion
-/// has been reported (another thread may take it from a queue before the call returns); any other
-/// until tw_request_free(). A buffer belongs to the library from the call until
-/// the completion: that of a send must not change, that of a receive must not be touched. Lists of
+/// written only with TW_INPROGRESS. A handle with a callback is valid until that is called, and
+/// with TW_THREAD_MULTI until it has returned; one with a queue or TW_OP_COMPLETION until its
+/// completion has been reported (another thread may take it from a queue before the call returns);
+/// any other until tw_request_free(). A buffer belongs to the library from the call until the
+/// completion: that of a send must not change, that of a receive must not be touched. Lists of
 /// elements are copied by the call.
 ///
 /// \par Threads

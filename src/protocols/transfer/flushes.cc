@@ -165,8 +165,8 @@ bool Flushes::may_end(Request& request) {
     return status == UCS_OK;
 }
 
-/// Of a refusal the request tells in the next turn: where the lane has failed the transport says
-/// that next, and that status counts.
+/// The request tells of a refusal in the next turn: where the lane has failed the transport says so
+/// next, and that status counts.
 void Flushes::answer(Request& request, ucs_status_t status) {
     request.is_answered = true;
     if (status == UCS_OK)

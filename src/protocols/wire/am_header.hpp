@@ -43,7 +43,7 @@ struct AmWord {
         return word;
     }
     bool is_of_program() const { return space == 0; }
-    /// That of a handler of the program's is at most TW_AM_ID_MAX.
+    /// Ids of the program's handlers are at most TW_AM_ID_MAX.
     std::uint32_t id() const { return space << 16 | handler; }
     /// With so many bytes behind it.
     bool is_sound(std::size_t behind) const {

@@ -114,8 +114,8 @@ class StreamReader {
         std::size_t bytes = 0;
     };
 
-    /// What a frame takes of a turn: a put calls nobody, and the peer sends more of them than of
-    /// anything that this side has to answer.
+    /// The part of a turn that a frame takes: a put calls nobody, and the peer sends more of them
+    /// than of anything that this side has to answer.
     static constexpr unsigned work_of(Kind kind) { return kind == Kind::kPut ? 1 : kCalls; }
 
     struct Plan;
