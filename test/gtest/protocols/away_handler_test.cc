@@ -72,24 +72,27 @@ TEST_F(MsgAwayHandler, is_told_in_place_of_progress_going_away) {
     EXPECT_EQ(asks_->counter("naps"), 0U);
 }
 
+// Naps end by the clock, which may be over on a busy machine before anything is asked for.
 TEST_F(MsgAwayHandler, is_told_of_naps_behind_yields_that_took_a_slice) {
     constexpr std::uint64_t kSecondNs = 1'000'000'000;
-    // One alone may be an accident.
-    for (int i = 0; i < 2; ++i) {
-        const tw_away_t how = next_wish();
-        if (sees_peers()) {
-            EXPECT_EQ(how, TW_AWAY_YIELD);
-        }
+    constexpr std::uint64_t kYieldsMax = 1000;
+    std::uint64_t yields = 0;
+    tw_away_t how = next_wish();
+    if (sees_peers()) {
+        EXPECT_EQ(how, TW_AWAY_YIELD);
+    }
+    for (; how == TW_AWAY_YIELD && yields < kYieldsMax; ++yields) {
         const auto now = static_cast<std::uint64_t>(
             std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
         ASSERT_EQ(tw_worker_was_away(asks_->worker(), TW_AWAY_YIELD, now - kSecondNs, now), TW_OK);
+        how = next_wish();
     }
-    EXPECT_EQ(next_wish(), TW_AWAY_NAP);
+    EXPECT_EQ(how, TW_AWAY_NAP);
+    EXPECT_GE(yields, 2U) << "one alone may be an accident";
     ASSERT_EQ(tw_worker_was_away(asks_->worker(), TW_AWAY_NAP, 0, TW_NAP_NS), TW_OK);
-    EXPECT_EQ(next_wish(), TW_AWAY_NAP);
-    EXPECT_EQ(asks_->counter("yields"), 2U);
+    EXPECT_EQ(asks_->counter("yields"), yields);
     EXPECT_EQ(asks_->counter("naps"), 1U);
-    EXPECT_EQ(asks_->counter("away"), 2 * kSecondNs + TW_NAP_NS);
+    EXPECT_EQ(asks_->counter("away"), yields * kSecondNs + TW_NAP_NS);
 }
 
 TEST_F(MsgAwayHandler, what_is_no_time_away_is_refused) {
