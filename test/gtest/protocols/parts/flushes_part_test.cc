@@ -336,7 +336,7 @@ TEST_F(FlushesPart, at_level_sent_a_failure_of_the_transport_is_told_in_the_next
         ends_.clear();
         lane_.left = is_asked ? UCS_INPROGRESS : UCS_ERR_INVALID_ADDR;
         EXPECT_EQ(flush_sent(), TW_INPROGRESS);
-        const int stalls = lane_.stalls;
+        const unsigned stalls = lane_.stalls;
         start();
         if (is_asked)
             end_transmission(UCS_ERR_INVALID_ADDR);
