@@ -15,7 +15,7 @@ ssize_t Ep::receive_buffered(const Receiving& what) {
     op.complete = on_buffered;
     Receiving tag = what;
     tag.data = {nullptr, 0};
-    return start(tag, op, FI_TAGGED, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+    return start(tag, true, op, FI_TAGGED, [&](const tw_op_t& wanted, tw_request_h* request_p) {
         return tw_tag_recv_buffered(worker, what.tag, what.ignore, &wanted, request_p);
     });
 }
@@ -86,7 +86,7 @@ ssize_t Ep::claim_shown(const Receiving& what) {
     // Nothing is received of one that is discarded, so nothing is reported.
     const ssize_t status = (what.flags & FI_DISCARD) != 0
                                ? -error_of(tw_message_drop(worker, shown->message))
-                               : start_message(wanted, shown->message, FI_CLAIM);
+                               : start_message(wanted, kTagged, shown->message, FI_CLAIM);
     if (status == 0)
         operations_.put(*shown);
     return status;

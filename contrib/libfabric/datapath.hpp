@@ -160,7 +160,7 @@ template <bool kTagged>
     fill(op, 0);
     op.complete = on_receive_end;
     op.mem = what.data.mem;
-    return start(what, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+    return start(what, kTagged, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
         return call_receive<kTagged>(what, wanted, request_p);
     });
 }
@@ -187,7 +187,7 @@ template <bool kTagged>
                               &operation->request)
                 : tw_msg_recv(worker, args.buf, args.length, &op, &operation->request);
     if (status != TW_INPROGRESS) [[unlikely]] {
-        *answer_p = usual_ended_in_call(status, operation->context, args.length);
+        *answer_p = usual_ended_in_call(status, operation->context, args.length, kTagged);
         return true;
     }
     operations_.begin_usual(*operation, OperationKind::kReceive);
@@ -213,7 +213,7 @@ template <bool kTagged>
 /// A receive that may end in the call, or later, and its call(op, request_p). `op` has everything
 /// but source, context and info; `flags` are those of its entry besides the kind of the message.
 template <class Call>
-[[gnu::always_inline]] inline ssize_t Ep::start(const Receiving& what, tw_op_t& op,
+[[gnu::always_inline]] inline ssize_t Ep::start(const Receiving& what, bool is_tagged, tw_op_t& op,
                                                 std::uint64_t flags, const Call& call) {
     if ((caps & FI_DIRECTED_RECV) != 0 && what.from != FI_ADDR_UNSPEC) {
         ssize_t error = 0;
@@ -224,7 +224,7 @@ template <class Call>
     Operation* operation = operations_.next();
     if (operation == nullptr) [[unlikely]]
         return -FI_ENOMEM;
-    tw_message_info_t info;
+    tw_message_info_t info{};
     op.context = operation;
     op.info = &info;
     tw_request_h request = nullptr;
@@ -232,8 +232,8 @@ template <class Call>
     if (status != TW_INPROGRESS) [[unlikely]] {
         if (is_refusal(status))
             return not_taken(status);
-        end_receive(completion_of(status, info, length_of(what.data)), what.context, flags,
-                    what.is_reported);
+        end_receive(completion_of(status, info, length_of(what.data), is_tagged), what.context,
+                    flags, what.is_reported);
         return 0;
     }
     operations_.begin(*operation, OperationKind::kReceive, what.context, flags, what.is_reported,

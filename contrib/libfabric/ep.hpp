@@ -339,11 +339,14 @@ class Ep : public fid_ep {
     template <bool kTagged>
     ssize_t claim_shown(const Receiving& what);
     template <class Call>
-    ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags, const Call& call);
+    ssize_t start(const Receiving& what, bool is_tagged, tw_op_t& op, std::uint64_t flags,
+                  const Call& call);
     /// As start(), of a message that was taken.
-    ssize_t start_message(const Receiving& what, tw_message_h message, std::uint64_t flags);
+    ssize_t start_message(const Receiving& what, bool is_tagged, tw_message_h message,
+                          std::uint64_t flags);
 
-    ssize_t usual_ended_in_call(tw_status_t status, void* context, std::size_t room);
+    ssize_t usual_ended_in_call(tw_status_t status, void* context, std::size_t room,
+                                bool is_tagged);
 
     /// Answers for who looks for this endpoint by a service. `address`: fi_info's src_addr.
     int open_door(const void* address);

@@ -35,16 +35,18 @@ constexpr bool is_refusal(tw_status_t status) {
            status == TW_ERR_NO_MEMORY;
 }
 
-/// The completion of a receive that has ended in its call. `room`: bytes of its buffer.
+/// The completion of a receive that has ended in its call. `room`: bytes of its buffer. `info` had
+/// no source before the call: without one no message was matched.
 inline tw_completion_t completion_of(tw_status_t status, const tw_message_info_t& info,
-                                     std::size_t room) {
+                                     std::size_t room, bool is_tagged) {
     tw_completion_t done{};
     done.status = status;
-    done.flags = TW_DONE_RECV;
-    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+    done.flags = TW_DONE_RECV | (is_tagged ? std::uint32_t{TW_DONE_TAGGED} : 0U);
+    const bool is_here = status == TW_OK || status == TW_ERR_MESSAGE_TRUNCATED;
+    if (!is_here && info.source == 0)
         return done;
     done.flags = info.flags;
-    done.length = std::min(info.length, room);
+    done.length = is_here ? std::min(info.length, room) : 0;
     done.message_length = info.length;
     done.tag = info.tag;
     done.imm = info.imm;

@@ -57,7 +57,7 @@ ssize_t Ep::peek(const Receiving& what) {
     if (rx.cq == nullptr)
         return 0;
     if (status == TW_OK) {
-        const tw_completion_t done = completion_of(TW_OK, info, info.length);
+        const tw_completion_t done = completion_of(TW_OK, info, info.length, kTagged);
         rx.cq->push(
             {what.context, receive_flags_of(done), info.length, nullptr, info.imm, info.tag},
             [&] { return source_of(done); });
@@ -86,23 +86,25 @@ ssize_t Ep::claim(const Receiving& what) {
     if (message == nullptr)
         return -FI_EINVAL;
     if ((what.flags & FI_DISCARD) == 0)
-        return start_message(what, message, 0);
+        return start_message(what, kTagged, message, 0);
     const tw_status_t status = tw_message_drop(worker, message);
     if (status != TW_OK)
         return not_taken(status);
     const tw_message_info_t info = carried(*carrier, kTagged);
-    end_receive(completion_of(status, info, info.length), what.context, 0, what.is_reported);
+    end_receive(completion_of(status, info, info.length, kTagged), what.context, 0,
+                what.is_reported);
     return 0;
 }
 
-ssize_t Ep::start_message(const Receiving& what, tw_message_h message, std::uint64_t flags) {
+ssize_t Ep::start_message(const Receiving& what, bool is_tagged, tw_message_h message,
+                          std::uint64_t flags) {
     tw_op_t op;
     fill(op, 0);
     op.complete = on_receive_end;
     op.mem = what.data.mem;
     Receiving named = what;
     named.from = FI_ADDR_UNSPEC;
-    return start(named, op, flags, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+    return start(named, is_tagged, op, flags, [&](const tw_op_t& wanted, tw_request_h* request_p) {
         const Data& data = what.data;
         return data.iov == nullptr
                    ? tw_message_recv(worker, message, data.base, data.length, &wanted, request_p)

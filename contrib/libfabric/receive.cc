@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives of the less common kinds, and completion of receives; posting is in datapath.hpp.
 #include <type_traits>
+#include <utility>
 
 #include "datapath.hpp"
 
@@ -32,7 +33,7 @@ ssize_t Ep::receive_many(const Receiving& what) {
     fill(op, 0);
     op.complete = on_multi_receive;
     op.mem = what.data.mem;
-    return start(what, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
+    return start(what, kTagged, op, 0, [&](const tw_op_t& wanted, tw_request_h* request_p) {
         return tw_msg_recv_multi(worker, what.data.base, what.data.length, &wanted, request_p);
     });
 }
@@ -87,10 +88,12 @@ template void Ep::on_usual_receive<false, true>(const tw_completion_t* done);
 template void Ep::on_usual_receive<true, false>(const tw_completion_t* done);
 template void Ep::on_usual_receive<true, true>(const tw_completion_t* done);
 
-ssize_t Ep::usual_ended_in_call(tw_status_t status, void* user_context, std::size_t room) {
+ssize_t Ep::usual_ended_in_call(tw_status_t status, void* user_context, std::size_t room,
+                                bool is_tagged) {
     if (is_refusal(status))
         return not_taken(status);
-    end_receive(completion_of(status, usual_.info, room), user_context, 0, true);
+    const tw_message_info_t info = std::exchange(usual_.info, {});
+    end_receive(completion_of(status, info, room, is_tagged), user_context, 0, true);
     return 0;
 }
 
