@@ -7,21 +7,6 @@
 
 namespace tagwire::ib {
 
-namespace {
-
-ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* sges, unsigned count, std::uint64_t remote_addr,
-                   uct_rkey_t rkey) {
-    ibv_send_wr request{};
-    request.sg_list = sges;
-    request.num_sge = static_cast<int>(count);
-    request.opcode = opcode;
-    request.wr.rdma.remote_addr = remote_addr;
-    request.wr.rdma.rkey = static_cast<std::uint32_t>(rkey);
-    return request;
-}
-
-}  // namespace
-
 // ---- Put and get
 
 ucs_status_t RmaEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,

@@ -37,6 +37,17 @@ class RmaEp : public MessageEp {
     ~RmaEp() = default;
 
   private:
+    /// A request for memory of the peer.
+    static ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* sges, unsigned count,
+                              std::uint64_t remote_addr, uct_rkey_t rkey) {
+        ibv_send_wr request{};
+        request.sg_list = sges;
+        request.num_sge = static_cast<int>(count);
+        request.opcode = opcode;
+        request.wr.rdma.remote_addr = remote_addr;
+        request.wr.rdma.rkey = static_cast<std::uint32_t>(rkey);
+        return request;
+    }
     ucs_status_t post_chain(const uct::Pieces& pieces, std::size_t* begun_p);
     ucs_status_t move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
                             std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,

@@ -21,6 +21,7 @@ constexpr std::size_t kChainMax = 64;
 ucs_status_t RmaEp::post_chain(const uct::Pieces& pieces, std::size_t* begun_p) {
     MessageIface& own = owner();
     const char* const call = pieces.is_put ? "put_pieces" : "get_pieces";
+    const ibv_wr_opcode opcode = pieces.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     SendOp* op = nullptr;
     ucs_status_t status = take(own.small, 0, &op);
     if (status != UCS_OK) [[unlikely]]
@@ -37,15 +38,10 @@ ucs_status_t RmaEp::post_chain(const uct::Pieces& pieces, std::size_t* begun_p) 
         status = gathers[count].add(call, &iov, 1, 1, own.limits.message_max);
         if (status != UCS_OK) [[unlikely]]
             break;
-        ibv_send_wr& request = requests[count];
-        request = {};
-        request.sg_list = gathers[count].sges;
-        request.num_sge = static_cast<int>(gathers[count].count);
-        request.opcode = pieces.is_put ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-        request.wr.rdma.remote_addr = piece.remote_addr;
-        request.wr.rdma.rkey = static_cast<std::uint32_t>(piece.rkey);
+        requests[count] = remote(opcode, gathers[count].sges, gathers[count].count,
+                                 piece.remote_addr, piece.rkey);
         if (count > 0)
-            requests[count - 1].next = &request;
+            requests[count - 1].next = &requests[count];
     }
     if (count == 0) {
         op->pool->put(op);

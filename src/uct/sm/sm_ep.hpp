@@ -98,8 +98,14 @@ class alignas(kCacheLine) SmEp : public uct::BaseEp {
                                                  const void* payload, unsigned length);
     [[gnu::noinline]] ucs_status_t tag_eager_short_slow(uct_tag_t tag, const void* data,
                                                         std::size_t length);
+    /// The remote memory of an operation; the log says what is wrong with its arguments.
     ucs_status_t resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
                          Target* target_p);
+    /// As resolve(), of which the log says nothing.
+    ucs_status_t find_target(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
+                             Target* target_p);
+    [[gnu::cold]] void say_why(uct_rkey_t rkey, std::uint64_t remote_addr,
+                               std::size_t length) const;
     ucs_status_t zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                        std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp);
     ucs_status_t start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,

@@ -32,15 +32,16 @@ constexpr std::size_t kProcessBatchBytes = std::size_t{4} << 20;
 ucs_status_t SmEp::copy_direct(const uct::Pieces& pieces, std::size_t* begun_p) {
     const uct_rkey_t rkey = pieces.first[*begun_p].rkey;
     std::size_t bytes = 0, copied = 0;
-    ucs_status_t wrong = UCS_OK;
     Target target;
+    // The owner of the memory waits for this: one that is wrong is told of behind it, as the first
+    // of the next batch.
     const auto copy_some = [&] {
         for (; *begun_p + copied < pieces.count && bytes < kDirectBatchBytes; ++copied) {
             const tagwire_uct_piece_t& piece = pieces.first[*begun_p + copied];
             if (piece.rkey != rkey)
                 return;
-            wrong = resolve(rkey, piece.remote_addr, piece.length, &target);
-            if (wrong != UCS_OK || target.direct == nullptr)
+            if (find_target(rkey, piece.remote_addr, piece.length, &target) != UCS_OK ||
+                target.direct == nullptr)
                 return;
             const ucs::CopyKind kind = ucs::plain_kind_for(piece.length);
             if (pieces.is_put)
@@ -50,17 +51,17 @@ ucs_status_t SmEp::copy_direct(const uct::Pieces& pieces, std::size_t* begun_p) 
             bytes += piece.length;
         }
     };
-    wrong =
-        resolve(rkey, pieces.first[*begun_p].remote_addr, pieces.first[*begun_p].length, &target);
-    if (wrong != UCS_OK)
-        return wrong;
+    const tagwire_uct_piece_t& first = pieces.first[*begun_p];
+    ucs_status_t status = resolve(rkey, first.remote_addr, first.length, &target);
+    if (status != UCS_OK)
+        return status;
     const Target key = target;
-    const ucs_status_t status = pieces.is_put ? key.write(link(), copy_some) : key.read(copy_some);
+    status = pieces.is_put ? key.write(link(), copy_some) : key.read(copy_some);
     if (status != UCS_OK)
         return status;
     *begun_p += copied;
     link().iface.count(SmCounter::kDirectBytes, bytes);
-    return wrong;
+    return UCS_OK;
 }
 
 /// Copies pieces by one system call. UCS_ERR_REJECTED: it is not permitted any more.

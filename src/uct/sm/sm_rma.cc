@@ -19,22 +19,37 @@ namespace tagwire::sm {
 
 ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
                            Target* target_p) {
-    Link& l = link();
+    const ucs_status_t status = find_target(rkey, remote_addr, length, target_p);
+    if (status == UCS_ERR_INVALID_PARAM || status == UCS_ERR_INVALID_ADDR) [[unlikely]]
+        say_why(rkey, remote_addr, length);
+    return status;
+}
+
+void SmEp::say_why(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length) const {
     if (rkey == UCT_INVALID_RKEY || rkey == 0) {
         TW_LOG_ERROR("remote access: rkey is UCT_INVALID_RKEY or 0");
-        return UCS_ERR_INVALID_PARAM;
+        return;
     }
+    const PackedRkey& packed = reinterpret_cast<const SmRemoteKey*>(rkey)->packed;
+    if (packed.covers(remote_addr, length)) {
+        TW_LOG_ERROR("the remote key belongs to another memory domain than the endpoint's peer");
+        return;
+    }
+    TW_LOG_ERROR("remote access to [0x%llx, +%zu) is outside of its key's range [0x%llx, +%llu)",
+                 static_cast<unsigned long long>(remote_addr), length,
+                 static_cast<unsigned long long>(packed.address),
+                 static_cast<unsigned long long>(packed.length));
+}
+
+ucs_status_t SmEp::find_target(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
+                               Target* target_p) {
+    Link& l = link();
+    if (rkey == UCT_INVALID_RKEY || rkey == 0)
+        return UCS_ERR_INVALID_PARAM;
     const auto* key = reinterpret_cast<const SmRemoteKey*>(rkey);
     const PackedRkey& packed = key->packed;
-    if (remote_addr < packed.address || remote_addr - packed.address > packed.length ||
-        length > packed.length - (remote_addr - packed.address)) {
-        TW_LOG_ERROR(
-            "remote access to [0x%llx, +%zu) is outside of its key's range [0x%llx, +%llu)",
-            static_cast<unsigned long long>(remote_addr), length,
-            static_cast<unsigned long long>(packed.address),
-            static_cast<unsigned long long>(packed.length));
+    if (!packed.covers(remote_addr, length))
         return UCS_ERR_INVALID_ADDR;
-    }
     if (l.failure != UCS_OK)
         return l.failure;
     if (l.fence_waits && l.blocking_ops > 0)
@@ -43,10 +58,8 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
         l.iface.count(SmCounter::kNoResource);
         return UCS_ERR_NO_RESOURCE;
     }
-    if (packed.arena_id != l.arena->id()) {
-        TW_LOG_ERROR("the remote key belongs to another memory domain than the endpoint's peer");
+    if (packed.arena_id != l.arena->id())
         return UCS_ERR_INVALID_PARAM;
-    }
     target_p->key = key;
     target_p->direct = nullptr;
     if (packed.arena_offset != kNoOffset) {

@@ -125,6 +125,10 @@ struct PackedRkey {
     std::uint64_t address;
     std::uint64_t length;
     std::uint64_t generation;  // of the registration (key_guard.hpp)
+
+    bool covers(std::uint64_t from, std::uint64_t bytes) const {
+        return from >= address && from - address <= length && bytes <= length - (from - address);
+    }
 };
 static_assert(sizeof(PackedRkey) == 48);
 
