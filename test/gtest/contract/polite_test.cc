@@ -174,11 +174,17 @@ class Polite : public Contract {
         }
         return done();
     }
-    /// Naps go on for some milliseconds only, and calls of a build that checks itself are slow.
+    /// Naps go on for some milliseconds only, which may be over before the next call on a busy
+    /// machine.
     bool naps_again() {
-        tell_of_strangers(sender());
+        constexpr unsigned kCalls = 1000;
         const std::uint64_t before = naps();
-        return alone_until([&] { return naps() > before; });
+        unsigned calls = 0;
+        return alone_until([&] {
+            if (calls++ % kCalls == 0)
+                tell_of_strangers(sender());
+            return naps() > before;
+        });
     }
     /// For so long it would have napped or yielded some times.
     void look_for_a_while() {
