@@ -28,13 +28,8 @@ struct Name {
 };
 
 std::string text_of_name(Name& name) {
-    char host[NI_MAXHOST];
-    char port[NI_MAXSERV];
-    if (::getnameinfo(name.get(), name.bytes, host, sizeof host, port, sizeof port,
-                      NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-        return "an unknown address";
-    const bool is_v6 = name.address.ss_family == AF_INET6;
-    return (is_v6 ? "[" : "") + std::string(host) + (is_v6 ? "]:" : ":") + port;
+    HostPort at;
+    return read_socket_address(name.get(), name.bytes, 0, &at) ? text_of(at) : "an unknown address";
 }
 
 }  // namespace
