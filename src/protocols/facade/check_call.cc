@@ -11,6 +11,7 @@
 #include "protocols/request/memory.hpp"
 #include "protocols/request/outgoing.hpp"
 #include "protocols/request/refuse.hpp"
+#include "protocols/request/request.hpp"
 #include "protocols/wire/am_part.hpp"
 #include "ucs/log/log.hpp"
 
@@ -28,6 +29,8 @@ const char* wrong_with_ends(const Context& context, const tw_op_t& op) {
     const bool is_told = op.complete != nullptr || op.cq != nullptr;
     if (op.request != nullptr && !is_told && (op.flags & TW_OP_COMPLETION) == 0)
         return "op->request needs op->complete, op->cq or TW_OP_COMPLETION as well";
+    if (reinterpret_cast<std::uintptr_t>(op.request) % alignof(Request) != 0)
+        return "op->request is not aligned to 16 bytes";
     if (op.cq == nullptr)
         return nullptr;
     if (op.complete != nullptr)
@@ -89,7 +92,8 @@ tw_status_t check_op(const char* call, const Context& context, const tw_op_t& op
 }
 
 tw_status_t check_memory(const char* call, const Context& context, const tw_op_t& op,
-                         const void* base, size_t length, const tw_iov_t* list, size_t count) {
+                         const void* base, size_t length, const tw_iov_t* list, size_t count,
+                         const char* name) {
     if (op.mem == nullptr)
         return TW_OK;
     const Memory& memory = memory_of(op.mem);
@@ -100,17 +104,17 @@ tw_status_t check_memory(const char* call, const Context& context, const tw_op_t
         is_inside = is_inside && memory.covers(list[i].base, list[i].length);
     if (is_inside)
         return TW_OK;
-    TW_LOG_ERROR("%s: the buffer is not inside the memory of op->mem", call);
+    TW_LOG_ERROR("%s: the buffer is not inside the memory of %s", call, name);
     return TW_ERR_INVALID_PARAM;
 }
 
-tw_status_t check_target(const char* call, const tw_op_t& op) {
+tw_status_t check_target(const char* call, const tw_op_t& op, const char* name) {
     if (op.mem == nullptr || !memory_of(op.mem).is_read_only())
         return TW_OK;
     TW_LOG_ERROR(
-        "%s: the memory of op->mem was mapped read-only when tw_mem_map() was called: "
+        "%s: the memory of %s was mapped read-only when tw_mem_map() was called: "
         "nothing can be received into it",
-        call);
+        call, name);
     return TW_ERR_INVALID_PARAM;
 }
 

@@ -21,6 +21,12 @@ inline constexpr std::uint32_t kSendFlags =
     TW_OP_MATCH_COMPLETE | TW_OP_SENT_COMPLETE | TW_OP_FENCE;
 inline constexpr std::uint32_t kAmSendFlags =
     (kSendFlags & ~std::uint32_t{TW_OP_IMM}) | TW_OP_URGENT;
+inline constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE;
+inline constexpr std::uint32_t kPutFlags = kSendFlags;
+inline constexpr std::uint32_t kAtomicFlags = kPutFlags & ~std::uint32_t{TW_OP_IMM};
+inline constexpr std::uint32_t kGetFlags = kAnyFlags | TW_OP_FENCE;
+inline constexpr std::uint32_t kPutListFlags = kPutFlags & ~std::uint32_t{TW_OP_INJECT};
+inline constexpr std::uint32_t kGetListFlags = kGetFlags;
 
 /// The operation of a call as this library knows it: the program may have been built with a header
 /// whose tw_op_t has fewer fields.
@@ -58,9 +64,10 @@ tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, siz
 tw_status_t check_op(const char* call, const Context& context, const tw_op_t& op,
                      std::uint32_t allowed);
 tw_status_t check_memory(const char* call, const Context& context, const tw_op_t& op,
-                         const void* base, size_t length, const tw_iov_t* list, size_t count);
+                         const void* base, size_t length, const tw_iov_t* list, size_t count,
+                         const char* name = "op->mem");
 /// Behind check_memory(): what is received may be written to op.mem.
-tw_status_t check_target(const char* call, const tw_op_t& op);
+tw_status_t check_target(const char* call, const tw_op_t& op, const char* name = "op->mem");
 /// `message.op` is not null.
 [[gnu::noinline]] tw_status_t check_send(const char* call, const Context& context,
                                          const Outgoing& message);

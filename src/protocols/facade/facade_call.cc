@@ -120,14 +120,18 @@ Worker& front_of(Endpoint& ep) {
     return worker_of(ep.worker.own_tx == nullptr ? ep.worker : ep.worker.own_tx->front);
 }
 
-tw_status_t check_reply_buffer(const Context& context, const tw_call_params_t& params) {
-    if (params.reply_mem == nullptr)
-        return TW_OK;
+/// The request is checked here, since a copy may be sent in its place.
+tw_status_t check_buffers(const Context& context, const tw_call_params_t& params, const void* data,
+                          size_t length) {
+    constexpr const char* kReplyMem = "params->reply_mem";
     tw_op_t op{};
+    op.mem = params.mem;
+    tw_status_t status = check_memory(kCall, context, op, data, length, nullptr, 0, "params->mem");
     op.mem = params.reply_mem;
-    const tw_status_t status =
-        check_memory(kCall, context, op, params.reply, params.reply_bytes, nullptr, 0);
-    return status == TW_OK ? check_target(kCall, op) : status;
+    if (status == TW_OK)
+        status = check_memory(kCall, context, op, params.reply, params.reply_bytes, nullptr, 0,
+                              kReplyMem);
+    return status == TW_OK ? check_target(kCall, op, kReplyMem) : status;
 }
 
 }  // namespace
@@ -149,7 +153,7 @@ tw_status_t tw_call(tw_ep_h ep, uint32_t method, const void* data, size_t length
                   chosen.reply_bytes);
     Endpoint& own = endpoint_of(ep);
     Worker& worker = front_of(own);
-    const tw_status_t checked = check_reply_buffer(worker.context(), chosen);
+    const tw_status_t checked = check_buffers(worker.context(), chosen, data, length);
     if (checked != TW_OK)
         return checked;
     Calls* calls = nullptr;

@@ -17,11 +17,6 @@ using namespace tagwire::proto;
 
 namespace {
 
-constexpr std::uint32_t kGetListFlags = kAnyFlags | TW_OP_FENCE;
-constexpr std::uint32_t kPutListFlags = kGetListFlags | TW_OP_TRANSMIT_COMPLETE |
-                                        TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE |
-                                        TW_OP_SENT_COMPLETE | TW_OP_IMM;
-
 /// The rules that the pieces of a list are checked by.
 struct ListRules {
     const char* call;

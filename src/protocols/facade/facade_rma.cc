@@ -21,12 +21,6 @@ using tagwire::ucs::write_sized;
 
 namespace {
 
-constexpr std::uint32_t kGetFlags = kAnyFlags | TW_OP_FENCE;
-constexpr std::uint32_t kAtomicFlags = kGetFlags | TW_OP_INJECT | TW_OP_TRANSMIT_COMPLETE |
-                                       TW_OP_DELIVERY_COMPLETE | TW_OP_MATCH_COMPLETE |
-                                       TW_OP_SENT_COMPLETE;
-constexpr std::uint32_t kPutFlags = kAtomicFlags | TW_OP_IMM;
-
 /// A kind of calls, for messages and checks.
 struct Kind {
     const char* call;

@@ -12,8 +12,6 @@ namespace tagwire::proto {
 
 namespace {
 
-constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE;
-
 /// Somebody is told of each message of a receive that stays posted, and where the library has put a
 /// message.
 tw_status_t check_report(const char* call, const Incoming& wanted) {

@@ -432,6 +432,27 @@ TEST_F(MsgCall, calls_that_are_under_way_go_with_their_worker) {
     EXPECT_EQ(first.ends + second.ends, 0);
 }
 
+TEST_F(MsgCall, memory_that_does_not_cover_a_buffer_is_refused) {
+    Bytes mapped(4096);
+    const Bytes other(4096);
+    tw_mem_h mem = nullptr;
+    ASSERT_EQ(tw_mem_map(context_.get(), mapped.data(), mapped.size(), nullptr, &mem), TW_OK);
+    for (const std::uint64_t timeout_ns : {0UL, 1'000'000'000UL}) {  // the second is sent as a copy
+        Called called(8);
+        tw_call_params_t wrong = called.params(timeout_ns);
+        wrong.mem = mem;
+        tw_call_params_t wrong_reply = called.params(timeout_ns);
+        wrong_reply.reply_mem = mem;
+        for (const tw_call_params_t& params : {wrong, wrong_reply}) {
+            EXPECT_EQ(tw_call(client().to(server()), kMethod, other.data(), other.size(), &params,
+                              nullptr),
+                      TW_ERR_INVALID_PARAM);
+        }
+        EXPECT_EQ(called.ends, 0);
+    }
+    EXPECT_EQ(tw_mem_unmap(context_.get(), mem), TW_OK);
+}
+
 TEST_F(MsgCall, wrong_arguments_are_refused) {
     Called called(10);
     tw_call_params_t params = called.params();
