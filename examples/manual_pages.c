@@ -275,7 +275,7 @@ static void on_done(const tw_completion_t* done) {
 }
 
 static void use_own_request_memory(tw_worker_h worker, tw_ep_h ep) {
-    void* memory = aligned_alloc(64, (tw_request_bytes() + 63) / 64 * 64);
+    _Alignas(16) char memory[TW_REQUEST_BYTES];
     int in = 0, out = 1, is_done = 0;
     const tw_op_t op = {TW_INIT(tw_op_t), .complete = on_done, .context = &is_done,
                         .request = memory};
@@ -283,7 +283,6 @@ static void use_own_request_memory(tw_worker_h worker, tw_ep_h ep) {
     check(tw_tag_send(ep, &out, sizeof out, 14, NULL, NULL), "tw_tag_send");
     while (!is_done)
         tw_worker_progress(worker);
-    free(memory);
 }
 
 // ---- Waiting and sleeping

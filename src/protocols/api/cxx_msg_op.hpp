@@ -205,20 +205,19 @@ class OpArgs {
 class RequestMemory {
   public:
     explicit RequestMemory(std::size_t count)
-        : stride_((tw_request_bytes() + kAlign - 1) / kAlign * kAlign),
-          bytes_(
-              static_cast<std::byte*>(::operator new (stride_* count, std::align_val_t{kAlign}))) {}
+        : bytes_(
+              static_cast<std::byte*>(::operator new (kStride* count, std::align_val_t{kAlign}))) {}
 
-    [[nodiscard]] void* at(std::size_t index) const { return bytes_.get() + index * stride_; }
+    [[nodiscard]] void* at(std::size_t index) const { return bytes_.get() + index * kStride; }
 
   private:
-    static constexpr std::size_t kAlign = 64;
+    static constexpr std::size_t kAlign = 64;  // a request of it begins with a cache line
+    static constexpr std::size_t kStride = (TW_REQUEST_BYTES + kAlign - 1) / kAlign * kAlign;
     struct Free {
         void operator()(std::byte* bytes) const {
             ::operator delete (bytes, std::align_val_t{kAlign});
         }
     };
-    std::size_t stride_;
     std::unique_ptr<std::byte, Free> bytes_;
 };
 

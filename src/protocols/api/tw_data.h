@@ -25,8 +25,9 @@
 ///   the library keeps the operation instead, up to TAGWIRE_QUEUED_MAX of them.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
 ///   flags contradict each other, `op->struct_bytes` is not a size of this struct, `op->request`
-///   has neither callback nor queue nor TW_OP_COMPLETION, the buffer is not inside `op->mem`, or
-///   `op->cq` is of another context or has a callback beside it; the log says which.
+///   has neither callback nor queue nor TW_OP_COMPLETION, or is not aligned to 16, the buffer is
+///   not inside `op->mem`, or `op->cq` is of another context or has a callback beside it; the log
+///   says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
 /// \par Lifetime
@@ -229,11 +230,6 @@ TAGWIRE_API tw_status_t tw_wait_all(const tw_request_h* requests, size_t count, 
 /// completed goes on, its buffer stays the library's, and nobody is told of its completion. NULL is
 /// ignored.
 TAGWIRE_API void tw_request_free(tw_request_h request);
-
-/// Size of the memory that tw_op_t.request points to.
-///
-/// \return Bytes; constant for the life of the process. The memory is aligned to 64 bytes.
-TAGWIRE_API size_t tw_request_bytes(void);
 
 #ifdef __cplusplus
 }

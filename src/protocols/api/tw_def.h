@@ -9,9 +9,9 @@
 /// header, which TW_INIT() sets in C and `T object{}` in C++: the library treats fields that this
 /// header lacks as 0 and does not write them. It refuses a size of 0, or one above its own, with
 /// TW_ERR_INVALID_PARAM and logs it. Elements of arrays have none: tw_iov_t is struct iovec;
-/// tw_completion_t, tw_worker_counter_t, tw_cost_sample_t and tw_protocol_cost_t have `reserved`
-/// room at their end, which the library does not write in a completion, whose `flags` tell which
-/// fields have a value.
+/// tw_piece_t, tw_stride_t and tw_option_t stay what they are; tw_completion_t,
+/// tw_worker_counter_t, tw_cost_sample_t and tw_protocol_cost_t have `reserved` room at their end,
+/// which the library does not write in a completion, whose `flags` tell which fields have a value.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
 #define TAGWIRE_PROTOCOLS_API_TW_DEF_H
 
@@ -25,6 +25,7 @@ extern "C" {
 
 #define TW_ADDRESS_BYTES_MAX 256  ///< No address of a worker is longer.
 #define TW_IOV_MAX 16             ///< Elements of a gather or scatter list.
+#define TW_REQUEST_BYTES 640      ///< Memory of tw_op_t.request, aligned to 16; of the ABI.
 
 typedef struct tw_context* tw_context_h;
 typedef struct tw_worker* tw_worker_h;
@@ -105,33 +106,37 @@ enum tw_op_flag {
     /// (all) More calls follow at once: messages over a transport that gathers them (tcp) may wait
     /// for those, and leave with them. The last call of a burst has no such flag.
     TW_OP_MORE = 1 << 1,
-    /// (send) The buffer may be reused as soon as the call returns. At most
+    /// (send, put, atomic) The buffer may be reused as soon as the call returns. At most
     /// tw_worker_attr_t.inject_bytes_max; TW_ERR_NO_RESOURCE while the library's copies are used
     /// up, unless TW_OP_QUEUE is set, too.
     TW_OP_INJECT = 1 << 2,
-    /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion. (put)
-    /// The target is told that the data is there: tw_rma_event_cb_t.
+    /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion. (put,
+    /// put list) The target is told that the data is there: tw_rma_event_cb_t.
     TW_OP_IMM = 1 << 3,
-    /// (send) Complete when nothing of the message needs to be kept by the sender: it has reached
-    /// the peer's memory. (recv) No effect: data is visible to every thread when it completes.
+    /// (send, put, put list, atomic) Complete when nothing of the message needs to be kept by the
+    /// sender: it has reached the peer's memory. (recv) No effect: data is visible to every thread
+    /// when it completes.
     TW_OP_TRANSMIT_COMPLETE = 1 << 4,
-    /// (send) Complete when the message is in the receiver's buffer, or was discarded.
+    /// (send, put, put list, atomic) Complete when the message is in the receiver's buffer, or was
+    /// discarded; or when the memory of the target has changed.
     TW_OP_DELIVERY_COMPLETE = 1 << 5,
-    /// (send) Complete when the message was matched by a receive, or was discarded.
+    /// (send, put, put list, atomic) Complete when the message was matched by a receive, or was
+    /// discarded; a one-sided operation as with TW_OP_DELIVERY_COMPLETE.
     TW_OP_MATCH_COMPLETE = 1 << 6,
-    /// (send) Begin this message, and all later ones to the same peer, only after everything sent
-    /// to that peer before has completed; with several transmit contexts, operations of the calling
-    /// thread. (flush, close) No effect: they are behind everything before them.
+    /// (send, put, get, lists, atomic) Begin this operation, and all later ones to the same peer,
+    /// only after everything sent to that peer before has completed; with several transmit
+    /// contexts, operations of the calling thread. (flush, close) No effect: they are behind
+    /// everything before them.
     TW_OP_FENCE = 1 << 7,
     /// (tw_am_send) The message is sent although the peer has paused messages (TW_ERR_NO_RESOURCE
     /// of tw_data.h), and comes with its data in any case, never with TW_AM_RNDV. It passes
     /// messages that wait at this side; urgent messages among themselves keep their order. Header
-    /// and data of together at most TW_AM_URGENT_MAX bytes, and no level of completion. For
+    /// and data together at most TW_AM_URGENT_MAX bytes, and no level of completion. For
     /// protocols whose peer waits for a reply while it receives nothing.
     TW_OP_URGENT = 1 << 8,
-    /// (send, put, atomic without a result) Complete when this process is needed no longer for the
-    /// operation: TW_FLUSH_SENT says what that is for each transport. A send does not complete
-    /// while its message waits here for the connection or for room. Weaker than
+    /// (send, put, put list, atomic without a result) Complete when this process is needed no
+    /// longer for the operation: TW_FLUSH_SENT says what that is for each transport. A send does
+    /// not complete while its message waits here for the connection or for room. Weaker than
     /// TW_OP_TRANSMIT_COMPLETE: no progress of the peer is waited for once the transport has the
     /// message. Not with TW_OP_URGENT.
     TW_OP_SENT_COMPLETE = 1 << 9,
@@ -205,11 +210,13 @@ typedef struct tw_op {
     /// Runs inside progress when the operation completes after the call; with TW_OP_COMPLETION also
     /// when it completes within the call. NULL: see "Statuses" in tw_data.h.
     tw_complete_cb_t complete;
-    /// Memory of the program for the operation while it lasts: tw_request_bytes() bytes, aligned
-    /// to 64; needs `complete`, `cq` or TW_OP_COMPLETION. NULL: the worker's pool.
+    /// Memory of the program for the operation while it lasts: TW_REQUEST_BYTES bytes, aligned to
+    /// 16; needs `complete`, `cq` or TW_OP_COMPLETION. NULL: the worker's pool.
     void* request;
     uint64_t imm;
-    tw_mem_h mem;    ///< Handle that covers the whole buffer, or every element of the list.
+    /// Handle that covers the whole buffer, or every element of the list. Calls without a buffer of
+    /// the program do not look at it.
+    tw_mem_h mem;
     tw_ep_h source;  ///< Receives: only from this peer; NULL: from anybody.
     /// Receives: filled when the call returns TW_OK or TW_ERR_MESSAGE_TRUNCATED, where the message
     /// is in the buffer, as much of it as fits, and when it returns the end of a message whose data

@@ -404,8 +404,4 @@ void tw_request_free(tw_request_h request) {
     worker.requests().abandon(request_of(request));
 }
 
-size_t tw_request_bytes(void) {
-    return sizeof(Request);
-}
-
 }  // extern "C"

@@ -142,8 +142,9 @@ struct alignas(4) RequestState {  // one word to write
 };
 
 /// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
-/// its call to its callback. For everything else it is made whole first.
-struct alignas(64) Request : tw_request, PostedReceive, RequestState {
+/// its call to its callback. For everything else it is made whole first. Memory of the program may
+/// begin elsewhere in a line.
+struct alignas(16) Request : tw_request, PostedReceive, RequestState {
     Buffer buffer;  // base and length; the rest when it is whole
     WorkerCore* worker;
     tw_complete_cb_t complete;
@@ -151,19 +152,19 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     std::uint32_t flags;  // TW_OP_x, and kinds of receives
 
     // Valid when it is whole.
-    std::uint32_t id;                  // by which peers name it; 0: none
-    Endpoint* ep;                      // where it goes; of a receive, where what matched comes from
-    alignas(64) std::uint64_t offset;  // bytes that have gone, or come
-    std::uint64_t order;               // among the sends of its endpoint
-    void* copy;                        // of an injected message that waits
-    Transfer* transfer;                // a rendezvous that is read or written
-    std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
-    std::uint32_t peer_id;             // how the peer names its request
-    std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
-    Request* parent;                   // the multi-receive that this is a part of
-    std::uint32_t children;            // of a multi-receive: parts that have not ended
-    ucs_status_t closing;              // status when the parts have ended
-    uct_mem_h registration;            // made for this rendezvous, in `registered_in`
+    std::uint32_t id;        // by which peers name it; 0: none
+    Endpoint* ep;            // where it goes; of a receive, where what matched comes from
+    std::uint64_t offset;    // bytes that have gone, or come
+    std::uint64_t order;     // among the sends of its endpoint
+    void* copy;              // of an injected message that waits
+    Transfer* transfer;      // a rendezvous that is read or written
+    std::uint64_t wanted;    // of a message under way: bytes that go into the buffer
+    std::uint32_t peer_id;   // how the peer names its request
+    std::uint32_t acks;      // a receive: HeaderFlag that the sender asked for
+    Request* parent;         // the multi-receive that this is a part of
+    std::uint32_t children;  // of a multi-receive: parts that have not ended
+    ucs_status_t closing;    // status when the parts have ended
+    uct_mem_h registration;  // made for this rendezvous, in `registered_in`
     std::uint32_t registered_in;
     RegLease* cached;  // a registration that is kept beyond it
     union {
@@ -205,6 +206,10 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
         return is_tested && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;
     }
 };
+
+/// The alignment of pools, by which those two cache lines are two.
+inline constexpr std::size_t kRequestAlignment = 64;
+static_assert(sizeof(Request) <= TW_REQUEST_BYTES);
 
 using RequestQueue = ucs::List<Request, &Request::queue_link>;
 using RequestList = ucs::List<Request, &Request::list_link>;

@@ -62,12 +62,12 @@ void let_go(Request& request) {
 ucs_status_t RequestTable::open(const Options& options) {
     ucs_status_t status = pool_.init({.name = "requests",
                                       .element_bytes = sizeof(Request),
-                                      .alignment = alignof(Request),
+                                      .alignment = kRequestAlignment,
                                       .elements_max = options.requests_max});
     if (status == UCS_OK) {
         status = part_pool_.init({.name = "parts of multi-receives",
                                   .element_bytes = sizeof(Request),
-                                  .alignment = alignof(Request)});
+                                  .alignment = kRequestAlignment});
     }
     if (status == UCS_OK)
         status = list_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
@@ -89,7 +89,7 @@ ucs_status_t RequestTable::open(const Options& options) {
     if (status == UCS_OK) {
         status = extra_pool_.init({.name = "operations of TW_OP_QUEUE",
                                    .element_bytes = sizeof(Request),
-                                   .alignment = alignof(Request)});
+                                   .alignment = kRequestAlignment});
     }
     if (status == UCS_OK) {
         status = extra_header_pool_.init({.name = "active messages of TW_OP_QUEUE",

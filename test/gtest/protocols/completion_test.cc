@@ -142,14 +142,14 @@ TEST_F(MsgCq, requests_in_memory_of_the_program_end_in_a_full_queue) {
     connect();
     const CqPtr cq = make_cq(2);
     constexpr std::size_t kMessages = 10;
-    const std::size_t bytes = (tw_request_bytes() + 63) / 64 * 64;
+    constexpr std::size_t kRequestBytes = TW_REQUEST_BYTES;
     const std::unique_ptr<void, decltype(&std::free)> memory(
-        std::aligned_alloc(64, bytes * kMessages), &std::free);
+        std::aligned_alloc(16, kRequestBytes * kMessages), &std::free);
     char buffers[kMessages];
     for (int round = 0; round < 3; ++round) {
         for (std::size_t i = 0; i < kMessages; ++i) {
             tw_op_t recv = to(cq, &buffers[i]);
-            recv.request = static_cast<std::byte*>(memory.get()) + i * bytes;
+            recv.request = static_cast<std::byte*>(memory.get()) + i * kRequestBytes;
             ASSERT_EQ(tw_tag_recv(node(1).worker(), &buffers[i], 1, i, 0, &recv, nullptr),
                       TW_INPROGRESS);
         }
@@ -160,7 +160,7 @@ TEST_F(MsgCq, requests_in_memory_of_the_program_end_in_a_full_queue) {
             const tw_completion_t done = next_of(cq);
             EXPECT_EQ(done.context, &buffers[done.tag]);
             // It is the program's again.
-            std::memset(static_cast<void*>(done.request), 0xff, bytes);
+            std::memset(static_cast<void*>(done.request), 0xff, kRequestBytes);
         }
     }
 }

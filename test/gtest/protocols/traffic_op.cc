@@ -94,7 +94,7 @@ void Traffic::draw_report(TrafficThread& self, TrafficOp& op) {
     if (chance(self, 4))
         op.flags |= TW_OP_QUEUE;
     if (chance(self, 6) && op.report != Report::kTested && op.report != Report::kNobody)
-        op.memory.reset(std::aligned_alloc(64, (tw_request_bytes() + 63) / 64 * 64));
+        op.memory.reset(std::aligned_alloc(16, TW_REQUEST_BYTES));
 }
 
 /// Sometimes a list instead of one buffer, and sometimes memory that is mapped.
