@@ -17,7 +17,9 @@
 /// `tcp`, other atomics) the peer's progress carries the operation out. The calls are the same. A
 /// packed key of a context with many devices has no room for all of their keys: the library asks
 /// the owner for one that an endpoint lacks, and its progress carries operations out until it has
-/// told that.
+/// told that. On memory of its own context a worker needs no transport: operations on its endpoint
+/// to itself have ended when the call returns, but those with TW_OP_FENCE or TW_OP_IMM, those
+/// behind operations that wait, and atomics of 64 bits where a device carries them out.
 /// tw_key_explain() says which way an operation goes.
 ///
 /// \par Order
@@ -107,9 +109,10 @@ TAGWIRE_API tw_status_t tw_key_query(tw_key_h key, tw_key_attr_t* attr);
 
 /// Answers where memory of the peer can be reached by loads and stores.
 ///
-/// For memory of tw_mem_alloc() of a peer on this host that is reached over shared memory. The
-/// pointer is valid until the endpoint is closed or has failed; what it points to is the peer's
-/// memory until the peer unmaps it, and undefined after that. Thread: as the endpoint's worker.
+/// For memory of tw_mem_alloc() of a peer on this host that is reached over shared memory, and
+/// memory of the worker's own context by its endpoint to itself. The pointer is valid until the
+/// endpoint is closed or has failed; what it points to is the peer's memory until the peer unmaps
+/// it, and undefined after that. Thread: as the endpoint's worker.
 ///
 /// \retval TW_OK  *pointer_p is the local address of `address`.
 /// \retval TW_ERR_UNREACHABLE  This memory cannot be reached directly.

@@ -302,6 +302,10 @@ tw_status_t tw_key_pointer(tw_ep_h handle, tw_key_h of, uint64_t address, void**
         return status;
     if (ep.failure() != UCS_OK)
         return tw(ep.failure());
+    if (void* const own = ep.rma.own_pointer(key, address)) {
+        *pointer_p = own;
+        return TW_OK;
+    }
     if (ep.state() != EpState::kReady)
         return TW_ERR_NO_RESOURCE;
     const LaneKey* lane = key.resolve(ep.rma_lane.peer_domain, ep.rail().domain());

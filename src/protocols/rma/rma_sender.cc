@@ -100,9 +100,28 @@ ucs_status_t answer_of(const RmaOp& op) {
 
 // ---- Calls
 
+Request* RmaSender::make_request(const RmaCall& call, bool is_held) {
+    Request* request =
+        to_.worker.requests.make(RequestKind::kRma, call.op, call.request_p, is_held);
+    if (request == nullptr)
+        return nullptr;
+    tw_completion_t& done = request->done;
+    done.flags =
+        done_flag_of(call.what.kind) | flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    done.length = done.message_length =
+        call.what.kind == RmaKind::kAtomic ? call.what.number_bytes() : call.length;
+    done.imm = (request->flags & TW_OP_IMM) != 0 ? call.op->imm : 0;
+    return request;
+}
+
 tw_status_t RmaSender::call(const RmaCall& call) {
     if (to_.lane.failure != UCS_OK)
         return static_cast<tw_status_t>(to_.lane.failure);
+    if (to_.own_memory != nullptr) [[unlikely]] {
+        tw_status_t status = TW_OK;
+        if (call_here(call, &status))
+            return status;
+    }
     const bool is_held =
         to_.lane.is_paused && call.op != nullptr && (call.op->flags & TW_OP_IMM) != 0;
     if (is_held && !asks_to_queue(call.op))
@@ -110,7 +129,7 @@ tw_status_t RmaSender::call(const RmaCall& call) {
     if (!to_.peer.hold.has_sent) [[unlikely]]
         to_.peer.lane.note_sending();
     RequestTable& requests = to_.worker.requests;
-    Request* request = requests.make(RequestKind::kRma, call.op, call.request_p, is_held);
+    Request* request = make_request(call, is_held);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     if (!to_.ops.add(*request, call.what) ||
@@ -120,12 +139,6 @@ tw_status_t RmaSender::call(const RmaCall& call) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
-    tw_completion_t& done = request->done;
-    done.flags =
-        done_flag_of(call.what.kind) | flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
-    done.length = done.message_length =
-        call.what.kind == RmaKind::kAtomic ? call.what.number_bytes() : call.length;
-    done.imm = (request->flags & TW_OP_IMM) != 0 ? call.op->imm : 0;
     if (!to_.peer.lane.submit(*request)) {
         requests.release(*request);
         return TW_ERR_NO_RESOURCE;
@@ -439,9 +452,14 @@ RmaWay RmaSender::way_of_atomic(const RmaWish& wish, const LaneKey* key,
 
 RmaWay RmaSender::way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
                          const char** reason) const {
+    const bool is_atomic = wish.kind == RmaKind::kAtomic;
+    if (to_.own_memory != nullptr && !(is_atomic && is_of_device(wish))) {
+        *reason = "the memory is of the worker's own process";
+        return is_atomic || length > 0 ? RmaWay::kStores : RmaWay::kNothing;
+    }
     const Rail& rail = to_.lane.rail();
     const LaneKey* key = key_for(wish);
-    if (wish.kind == RmaKind::kAtomic)
+    if (is_atomic)
         return way_of_atomic(wish, key, reason);
     if (length == 0) {
         *reason = "there is nothing to move";

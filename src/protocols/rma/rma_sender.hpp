@@ -5,6 +5,8 @@
 //                 lane's transport reaches the memory;
 //   by messages   to the owner, where it does not (rma_messages.hpp).
 //
+// An endpoint of a worker to itself needs no lane: the memory is of this process (rma_own.cc).
+//
 // Atomics on one number are atomic with each other: either processors carry out all of them (in
 // shared memory, or the owner's, by messages), or the owner's device does. A device does by
 // compare-and-swap what it does not have; numbers of 32 bits are the processors' in any case.
@@ -43,6 +45,7 @@ struct RmaCall {
 };
 
 struct LaneKey;
+class MemTable;
 
 /// The lane, for one-sided operations.
 struct RmaLane {
@@ -64,6 +67,7 @@ struct RmaSenderPorts {
     const RmaLane& rma_lane;
     SendWindow& window;
     Flushes& flushes;
+    MemTable* own_memory = nullptr;  // where the peer is the worker itself
 };
 
 class RmaSender {
@@ -101,6 +105,9 @@ class RmaSender {
     RmaWay way_of(const RmaWish& wish, std::size_t length, bool is_mapped,
                   const char** reason) const;
 
+    /// Where loads and stores reach `address` of memory of this process; nullptr: it is no such.
+    void* own_pointer(RemoteKey& key, std::uint64_t address) const;
+
     // ---- Messages of the owner. False: they fit nothing
 
     bool on_data(const GetMessage& message, Request* request);
@@ -108,6 +115,12 @@ class RmaSender {
     bool on_flushed(Request& request);
 
   private:
+    /// On memory of this process: the answer is in *status_p. False: it is to go the other way.
+    bool call_here(const RmaCall& call, tw_status_t* status_p);
+    bool move_here(const RmaCall& call) const;
+    bool move_list_here(const RmaList& list, bool is_put) const;
+    bool atomic_here(const RmaWish& wish) const;
+    Request* make_request(const RmaCall& call, bool is_held);
     ucs_status_t advance(Request& request);
     ucs_status_t move(Request& request);
     ucs_status_t put(Request& request);
@@ -135,6 +148,7 @@ class RmaSender {
     ucs_status_t acknowledge(Request& request);
     void settle(Request& request, ucs_status_t status);
     const LaneKey* key_for(const RmaWish& wish) const;
+    static bool is_of_device(const RmaWish& atomic);
     bool may_transfer(RmaKind kind, std::size_t length, bool is_mapped) const;
     RmaWay way_of_atomic(const RmaWish& wish, const LaneKey* key, const char** reason) const;
 

@@ -12,6 +12,7 @@
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/tx_contexts.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -43,11 +44,18 @@ void tell_rma(void* worker, MatchPeer& from, const tw_completion_t& done, bool i
     static_cast<WorkerCore*>(worker)->tell_rma(static_cast<Endpoint&>(from), done, is_counted);
 }
 
+/// nullptr: the peer is another worker.
+MemTable* own_memory(WorkerCore& owner, std::uint64_t peer) {
+    const WorkerCore& front = owner.own_tx == nullptr ? owner : owner.own_tx->front;
+    return front.id() == peer ? &owner.context().memories() : nullptr;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer, std::uint64_t of_worker)
     : PeerEndpoint({owner.id(), peer, of_worker}, port_, peer_port_, connector_),
-      rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_}),
+      rma({owner.port(), owner.rma_ops, *this, lane_, rma_lane, window_, flushes_,
+           own_memory(owner, of_worker)}),
       rma_target(
           {owner.context().memories(), owner.port().counters, *this, lane_, &owner, tell_rma}),
       worker(owner),

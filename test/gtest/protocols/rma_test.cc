@@ -303,6 +303,85 @@ TEST_F(MsgRma, a_worker_is_a_peer_of_itself) {
     tw_key_free(other_key);
 }
 
+// Whatever transports there are, and while the endpoint still connects.
+TEST_F(MsgRma, operations_of_a_worker_on_its_own_memory_end_in_their_calls) {
+    for (const Shared::Kind kind : {Shared::Kind::kMapped, Shared::Kind::kAllocated}) {
+        const Shared memory(context_.get(), 8192, kind);
+        const tw_ep_h ep = node(0).to(node(0));
+        const tw_key_h key = memory.key_for(node(0));
+        const std::uint64_t at = memory.address();
+        Bytes data = pattern(5000, 1), read(5000);
+        EXPECT_EQ(tw_put(ep, data.data(), data.size(), at + 64, key, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(std::memcmp(memory.at() + 64, data.data(), data.size()), 0);
+        tw_op_t levels{};
+        levels.flags = TW_OP_DELIVERY_COMPLETE | TW_OP_QUEUE;
+        const tw_iov_t iov[] = {{read.data(), 1000}, {read.data() + 1000, 4000}};
+        EXPECT_EQ(tw_getv(ep, iov, 2, at + 64, key, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(read, data);
+        EXPECT_EQ(tw_putv(ep, iov, 2, at, key, &levels, nullptr), TW_OK);
+        EXPECT_EQ(std::memcmp(memory.at(), data.data(), data.size()), 0);
+
+        const tw_piece_t pieces[] = {{data.data(), at + 7, 100, key, nullptr},
+                                     {data.data() + 300, at + 300, 0, key, nullptr}};
+        const tw_stride_t strides[] = {{data.data() + 500, at + 500, 10, 5, 10, 20, key, nullptr}};
+        tw_list_t list{};
+        list.pieces = pieces;
+        list.piece_count = 2;
+        list.strides = strides;
+        list.stride_count = 1;
+        EXPECT_EQ(tw_put_list(ep, &list, nullptr, nullptr), TW_OK);
+        EXPECT_EQ(std::memcmp(memory.at() + 7, data.data(), 100), 0);
+        for (std::size_t i = 0; i < 5; ++i)
+            EXPECT_EQ(std::memcmp(memory.at() + 500 + i * 20, data.data() + 500 + i * 10, 10), 0);
+
+        std::memset(memory.at(), 0, 8);
+        for (std::int32_t i = 0; i < 3; ++i) {
+            const std::int32_t one = 1;
+            std::int32_t before = -1;
+            EXPECT_EQ(tw_atomic_fetch(ep, TW_ATOMIC_ADD, TW_INT32, &one, &before, at, key, nullptr,
+                                      nullptr),
+                      TW_OK);
+            EXPECT_EQ(before, i);
+        }
+        tw_key_free(key);
+    }
+}
+
+TEST_F(MsgRma, the_ends_of_operations_on_own_memory_are_told) {
+    const Shared memory(context_.get(), 64);
+    const tw_ep_h ep = node(0).to(node(0));
+    const tw_key_h key = memory.key_for(node(0));
+    tw_counter_h counter = nullptr;
+    ASSERT_EQ(tw_counter_create(&counter), TW_OK);
+    tw_completion_t told{};
+    tw_op_t how{};
+    how.flags = TW_OP_COMPLETION;
+    how.context = &told;
+    how.counter = counter;
+    how.complete = [](const tw_completion_t* done) {
+        *static_cast<tw_completion_t*>(done->context) = *done;
+    };
+    EXPECT_EQ(tw_put(ep, "own", 3, memory.address(), key, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(std::memcmp(memory.at(), "own", 3), 0);
+    run_until([&] { return told.flags != 0; });
+    EXPECT_EQ(told.status, TW_OK);
+    EXPECT_EQ(told.flags, TW_DONE_PUT);
+    EXPECT_EQ(told.length, 3U);
+    EXPECT_EQ(told.ep, ep);
+    how.flags = 0;
+    EXPECT_EQ(tw_put(ep, "two", 3, memory.address(), key, &how, nullptr), TW_OK);
+    std::uint64_t successes = 0;
+    std::uint64_t failures = 0;
+    EXPECT_EQ(tw_counter_read(counter, &successes, &failures), TW_OK);
+    EXPECT_EQ(successes, 2U);
+    EXPECT_EQ(failures, 0U);
+    EXPECT_EQ(put(ep, "end", 3, memory.address(), key, TW_OP_FENCE | TW_OP_DELIVERY_COMPLETE),
+              TW_OK);
+    EXPECT_EQ(std::memcmp(memory.at(), "end", 3), 0);
+    tw_counter_destroy(counter);
+    tw_key_free(key);
+}
+
 // ---- Notices, order
 
 TEST_F(MsgRma, the_target_of_a_put_with_an_immediate_is_told_when_its_data_is_there) {

@@ -491,6 +491,10 @@ TEST_F(MsgWrapper, memory_of_a_peer_is_written_read_and_changed) {
         TW_OK);
     EXPECT_EQ(std::memcmp(memory.bytes().data() + 8, "hello", 5), 0);
     ASSERT_NE(remote.pointer(self_, 8), nullptr);
+    msg::Request greeting;
+    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, greeting), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("connected now"), 1), TW_OK);
+    EXPECT_EQ(greeting.wait(), TW_OK);
     EXPECT_STREQ(remote.explain(self_, TW_RMA_PUT, 8).way, "stores");
     EXPECT_THROW((void)remote.explain(self_, TW_RMA_ATOMIC, 3), msg::Error);
     EXPECT_EQ(std::memcmp(remote.pointer(self_, 8), "hello", 5), 0);
