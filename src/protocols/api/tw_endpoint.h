@@ -77,9 +77,11 @@ TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 ///
 /// \retval TW_OK  There is nothing to wait for; at TW_FLUSH_SENT also while the endpoint connects.
 /// \retval TW_INPROGRESS  Started; the completion follows.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
-///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
+/// \retval TW_ERR_NO_RESOURCE  Nothing is left of the call: progress, then repeat it. Flushes of
+///     some transmit contexts may have begun, and end by themselves. With TW_OP_QUEUE the library
+///     keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
+/// \retval TW_ERR_NO_MEMORY  As TW_ERR_NO_RESOURCE; out of memory.
 /// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; or another status of
 ///     tw_ep_failed_cb_t.
 TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, tw_flush_level_t level, const tw_op_t* op,
@@ -93,10 +95,11 @@ TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, tw_flush_level_t level, const tw
 /// \retval TW_OK  There is nothing to wait for.
 /// \retval TW_INPROGRESS  Started; the completion follows. Its status is that of the first endpoint
 ///     that fails meanwhile; the others are flushed all the same.
-/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call. With
-///     TW_OP_QUEUE the library keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
+/// \retval TW_ERR_NO_RESOURCE  Nothing is left of the call: progress, then repeat it. Flushes of
+///     some transmit contexts may have begun, and end by themselves. With TW_OP_QUEUE the library
+///     keeps the operation, up to TAGWIRE_QUEUED_MAX of them.
 /// \retval TW_ERR_INVALID_PARAM  Also: `level` is not one of a flush.
-/// \retval TW_ERR_NO_MEMORY  Nothing happened; out of memory.
+/// \retval TW_ERR_NO_MEMORY  As TW_ERR_NO_RESOURCE; out of memory.
 TAGWIRE_API tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t level,
                                         const tw_op_t* op, tw_request_h* request_p);
 
@@ -113,8 +116,8 @@ TAGWIRE_API tw_status_t tw_worker_flush(tw_worker_h worker, tw_flush_level_t lev
 /// Without force the status, of the call or of the completion, is that of the flush. With any other
 /// status than TW_OK messages that the program has sent on the endpoint may be lost, those included
 /// whose sends have ended with TW_OK. The status is TW_OK if nothing was sent. With TW_CLOSE_FORCE
-/// nothing is flushed, and the status is TW_OK. Without a request, a callback and TW_OP_COMPLETION
-/// the status of a completion is told to nobody, other than that of a send.
+/// nothing is flushed, and the status is TW_OK. Without a request, a callback, a queue and
+/// TW_OP_COMPLETION the status of a completion is told to nobody, other than that of a send.
 ///
 /// \retval TW_OK  It is closed.
 /// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
