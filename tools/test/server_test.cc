@@ -14,9 +14,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <string>
 
 #include "command.hpp"
 #include "common/skip.hpp"
+#include "ucs/sys/fd.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -93,13 +95,19 @@ TEST(PerfServer, and_client_meet_without_ports) {
 }
 
 TEST(PerfServer, that_is_not_there_is_an_error_with_advice) {
-    // A port that was just free: nobody listens there.
-    Server server;
-    server.command.kill_now();
-    server.command.wait();
-    const Finished client = tagwire({"perf", "tag_lat", "--connect", "127.0.0.1:" + server.port});
+    // A port that this process has, and that nobody listens on.
+    const ucs::UniqueFd taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* const name = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(taken.get(), name, bytes), 0);
+    ASSERT_EQ(::getsockname(taken.get(), name, &bytes), 0);
+    const std::string port = std::to_string(ntohs(address.sin_port));
+    const Finished client = tagwire({"perf", "tag_lat", "--connect", "127.0.0.1:" + port});
     EXPECT_EQ(client.status, 1);
-    EXPECT_NE(client.error.find("tagwire perf --server " + server.port), std::string::npos)
+    EXPECT_NE(client.error.find("tagwire perf --server " + port), std::string::npos)
         << client.error;
 }
 
