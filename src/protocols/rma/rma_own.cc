@@ -4,6 +4,8 @@
 //
 // An operation with a fence or a notice goes the way of all, as do those behind operations that
 // wait, and those that the memory refuses: its owner tells why.
+#include <algorithm>
+
 #include "protocols/request/mem_table.hpp"
 #include "protocols/request/memory.hpp"
 #include "protocols/request/request_table.hpp"
@@ -11,31 +13,35 @@
 #include "protocols/rma/atomics.hpp"
 #include "protocols/rma/remote_key.hpp"
 #include "protocols/rma/rma_sender.hpp"
-#include "ucs/memory/copy.hpp"
+#include "ucs/sys/checked_copy.hpp"
 
 namespace tagwire::proto {
 
 namespace {
 
-/// Calls `function(at)` with memory of the key's owner. False: the key gives no such right.
+/// `function(at)` with memory of the key's owner. False: the key gives no such right, or that says
+/// so.
 template <class Function>
 bool use(MemTable& memories, tw_key_h key, std::uint64_t address, std::uint64_t length,
          std::uint32_t access, const Function& function) {
     bool is_done = false;
     return memories.use(key_of(key).memory().memory, [&](Memory& memory) {
         std::byte* const at = memory.reach(address, length, access);
-        if (at == nullptr)
-            return;
-        function(at);
-        is_done = true;
+        is_done = at != nullptr && function(at);
     }) && is_done;
+}
+
+/// Memory with a key may have been unmapped, or protected, since.
+bool copied(bool is_put, std::byte* at, void* local, std::size_t bytes) {
+    return (is_put ? ucs::write_checked(at, local, bytes) : ucs::read_checked(local, at, bytes)) ==
+           UCS_OK;
 }
 
 }  // namespace
 
 void* RmaSender::own_pointer(RemoteKey& key, std::uint64_t address) const {
     void* pointer = nullptr;
-    const auto note = [&](std::byte* at) { pointer = at; };
+    const auto note = [&](std::byte* at) { return (pointer = at) != nullptr; };
     if (to_.own_memory != nullptr)
         use(*to_.own_memory, &key, address, 0, TW_ACCESS_ALL, note);
     return pointer;
@@ -59,10 +65,13 @@ bool RmaSender::move_here(const RmaCall& call) const {
                         const_cast<tw_iov_t*>(call.list), call.count, nullptr};
     return use(*to_.own_memory, wish.key, wish.address, call.length,
                is_put ? TW_ACCESS_WRITE : TW_ACCESS_READ, [&](std::byte* at) {
-                   if (is_put)
-                       buffer.gather(at, 0, call.length);
-                   else
-                       buffer.scatter(0, at, call.length);
+                   for (std::size_t offset = 0, bytes = 0; offset < call.length; offset += bytes) {
+                       std::byte* const local = buffer.piece(offset, &bytes);
+                       bytes = std::min(bytes, call.length - offset);
+                       if (!copied(is_put, at + offset, local, bytes))
+                           return false;
+                   }
+                   return true;
                });
 }
 
@@ -71,12 +80,10 @@ bool RmaSender::move_list_here(const RmaList& list, bool is_put) const {
     ListCursor cursor;
     ListPart part{};
     while (cursor.take(list, SIZE_MAX, &part)) {
-        const bool is_done =
-            use(*to_.own_memory, part.key, part.remote, part.length,
-                is_put ? TW_ACCESS_WRITE : TW_ACCESS_READ, [&](std::byte* at) {
-                    ucs::copy(ucs::plain_kind_for(part.length), is_put ? at : part.local,
-                              is_put ? part.local : at, part.length);
-                });
+        const bool is_done = use(*to_.own_memory, part.key, part.remote, part.length,
+                                 is_put ? TW_ACCESS_WRITE : TW_ACCESS_READ, [&](std::byte* at) {
+                                     return copied(is_put, at, part.local, part.length);
+                                 });
         if (!is_done)
             return false;
     }
@@ -90,11 +97,14 @@ bool RmaSender::atomic_here(const RmaWish& wish) const {
     std::uint64_t before = 0;
     const bool is_done =
         use(*to_.own_memory, wish.key, wish.address, bytes, TW_ACCESS_ATOMIC, [&](std::byte* at) {
+            if (!ucs::is_writable_word(at))
+                return false;
             before = bytes == sizeof(std::uint32_t)
                          ? apply_atomic<std::uint32_t>(at, wish.operation, wish.type, wish.operand,
                                                        wish.compare)
                          : apply_atomic<std::uint64_t>(at, wish.operation, wish.type, wish.operand,
                                                        wish.compare);
+            return true;
         });
     if (is_done)
         store_result(wish, before);

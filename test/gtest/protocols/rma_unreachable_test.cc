@@ -86,6 +86,20 @@ TEST_P(MsgRmaUnreachable, fails_and_its_owner_goes_on) {
     tw_key_free(key);
 }
 
+TEST_P(MsgRmaUnreachable, fails_if_it_is_the_worker_s_own) {
+    if (transports() != "tcp" && transports() != "ud")
+        GTEST_SKIP() << "stores and devices access own memory without a look";
+    const tw_ep_h ep = node(0).to(node(0));
+    const tw_key_h key = key_for(node(0));
+    ASSERT_EQ(TW_OK, act(ep, key));
+    forbid(GetParam().rights);
+    EXPECT_EQ(TW_ERR_INVALID_ADDR, act(ep, key));
+    forbid(PROT_READ | PROT_WRITE);
+    EXPECT_EQ(TW_OK, act(ep, key));
+    EXPECT_TRUE(node(0).failures.empty());
+    tw_key_free(key);
+}
+
 INSTANTIATE_TEST_SUITE_P(Acts, MsgRmaUnreachable,
                          ::testing::Values(Unreachable{"short_put", Act::kPut, 8, PROT_READ},
                                            Unreachable{"put", Act::kPut, 100'000, PROT_READ},
